@@ -1,0 +1,156 @@
+"""Every check of an argument, in one place. Nothing here computes a loss.
+
+A message names the argument, the offending value and the rule: ``targets[1, 3] = 7; expected 0 <= label < V = 5``.
+The wrong kind of thing is a ``TypeError``, the wrong value or shape a ``ValueError``. Arguments are never modified.
+"""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+
+_FLOATS = (np.float16, np.float32, np.float64)
+_INTEGERS = (np.int32, np.int64)
+
+
+def _fail(name, index, value, rule):
+    place = f"{name}[{', '.join(map(str, index))}]" if index else name
+    raise ValueError(f"{place} = {value}; expected {rule}")
+
+
+def check_int(name, value):
+    """An integer (not a bool) as an ``int``."""
+    if isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} = {value!r}; expected an integer")
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} = {value!r}; expected an integer") from None
+
+
+def check_at_least(name, value, least):
+    value = check_int(name, value)
+    if value < least:
+        _fail(name, (), value, f"{name} >= {least}")
+    return value
+
+
+def check_blank(blank, num_symbols):
+    """``blank`` as an int in [0, V)."""
+    blank = check_int("blank", blank)
+    num_symbols = check_at_least("V", num_symbols, 1)
+    if not 0 <= blank < num_symbols:
+        _fail("blank", (), blank, f"0 <= blank < V = {num_symbols}")
+    return blank
+
+
+def check_choice(name, value, choices):
+    if value not in choices:
+        raise ValueError(f"{name} = {value!r}; expected one of {', '.join(map(repr, choices))}")
+    return value
+
+
+def check_scores(name, scores, rank, axes, dtypes=_FLOATS):
+    """Logits or log-probs: a floating-point array of the given rank; values are looked at by :func:`check_finite`."""
+    scores = np.asarray(scores)
+    if scores.dtype not in dtypes:
+        raise TypeError(f"{name} has dtype {scores.dtype}; expected {' or '.join(np.dtype(d).name for d in dtypes)}")
+    check_rank(name, scores.shape, rank, axes)
+    return scores
+
+
+def check_rank(name, shape, rank, axes):
+    """The number of axes; ``axes`` spells them out."""
+    if len(shape) != rank:
+        raise ValueError(f"{name} has shape {tuple(shape)}; expected {rank} {'axis' if rank == 1 else 'axes'} {axes}")
+
+
+def check_no_nan_or_inf(name, scores, offset=()):
+    """No NaN and no ``+inf`` (``-inf`` is a mask and allowed); ``offset`` is put before the reported index."""
+    bad = ~(scores < np.inf)
+    if bad.any():
+        index = tuple(int(i) for i in np.argwhere(bad)[0])
+        _fail(name, (*offset, *index), scores[index], "no NaN and no +inf (-inf masks an entry)")
+
+
+def check_log_probs(name, log_probs, rank, axes):
+    """Log-probs or logits of one utterance, as float64, without NaN or ``+inf``."""
+    log_probs = check_scores(name, log_probs, rank, axes).astype(np.float64)
+    check_no_nan_or_inf(name, log_probs)
+    return log_probs
+
+
+def check_integers(name, values, rank, axes):
+    """An int32 or int64 array of the given rank, as int64. An empty list is taken for an empty int64 array."""
+    if isinstance(values, list | tuple) and len(values) == 0:
+        values = np.zeros((0,) * rank, np.int64)
+    values = np.asarray(values)
+    if values.dtype not in _INTEGERS:
+        raise TypeError(f"{name} has dtype {values.dtype}; expected int32 or int64")
+    check_rank(name, values.shape, rank, axes)
+    return values.astype(np.int64)
+
+
+def check_targets(targets, num_symbols, blank):
+    """The labels of one utterance, as int64: inside [0, V), none equal to ``blank``."""
+    targets = check_integers("targets", targets, 1, "(U,)")
+    _check_labels(targets, num_symbols, blank, ())
+    return targets
+
+
+def _check_labels(labels, num_symbols, blank, offset):
+    for u, label in enumerate(labels.tolist()):
+        if not 0 <= label < num_symbols:
+            _fail("targets", (*offset, u), label, f"0 <= label < V = {num_symbols}")
+        if label == blank:
+            _fail("targets", (*offset, u), label, f"a label other than blank = {blank}")
+
+
+def check_rows(name, rows, target_axis):
+    """RNN-T: one row more than there are labels."""
+    if rows != target_axis + 1:
+        raise ValueError(f"{name} has {rows} rows on its U+1 axis; expected U + 1 = {target_axis + 1}, "
+                         f"one more than the {target_axis} columns of targets")
+
+
+def check_batch_axis(logits_shape, targets_shape, logit_lengths_shape, target_lengths_shape):
+    """One and the same B for the four arguments. A time-first (T, B, V) tensor is caught here."""
+    B = logits_shape[0]
+    for name, shape in (("targets", targets_shape), ("logit_lengths", logit_lengths_shape),
+                        ("target_lengths", target_lengths_shape)):
+        if shape[0] != B:
+            raise ValueError(f"{name} has shape {tuple(shape)}; expected B = {B} first, as in logits with shape "
+                             f"{tuple(logits_shape)} (batch first)")
+
+
+def check_batch_values(targets, logit_lengths, target_lengths, num_frames, num_symbols, blank, least_frames):
+    """Lengths inside their axes, and the labels in use; padding is not looked at. int64 NumPy arrays."""
+    for name, lengths, low, high, axis in (("logit_lengths", logit_lengths, least_frames, num_frames, "T"),
+                                           ("target_lengths", target_lengths, 0, targets.shape[1], "U")):
+        for b, length in enumerate(lengths.tolist()):
+            if not low <= length <= high:
+                _fail(name, (b,), length, f"{low} <= length <= {axis} = {high}")
+    for b, length in enumerate(target_lengths.tolist()):
+        _check_labels(targets[b, :length], num_symbols, blank, (b,))
+
+
+def check_lattice(lattice):
+    """Arcs go forward in the order of the nodes; entries lie inside ``shape``."""
+    if len(lattice.nodes) < 2:
+        raise ValueError(f"nodes has length {len(lattice.nodes)}; expected a start and an end node at least")
+    for i, arc in enumerate(lattice.arcs):
+        if not 0 <= arc.source < arc.target < len(lattice.nodes):
+            _fail("arcs", (i,), (arc.source, arc.target), f"0 <= source < target < {len(lattice.nodes)}")
+        entry = arc.entry
+        if entry is not None and not (len(entry) == len(lattice.shape)
+                                      and all(0 <= i < n for i, n in zip(entry, lattice.shape, strict=True))):
+            _fail("arcs", (i,), entry, f"an entry inside shape {lattice.shape}")
+
+
+def check_weights(name, weights, shape):
+    """An array of exactly the given shape, of any dtype."""
+    weights = np.asarray(weights)
+    if weights.shape != tuple(shape):
+        raise ValueError(f"{name} has shape {weights.shape}; expected {tuple(shape)}")
+    return weights

@@ -1,0 +1,164 @@
+"""Acyclic lattices: forward, backward, arc posteriors, and enumeration of paths, on any semiring.
+
+This is the engine of the gradient theorem and the independent check of every loss. It knows nodes and arcs, not
+CTC or RNN-T (those are built in :mod:`reference_impl.topology`), and it is written to be read, not to be fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ._validation import check_lattice, check_weights
+from .semiring import LOG, Semiring
+
+__all__ = ["Arc", "Lattice", "arc_posteriors", "backward", "enumerate_paths", "forward"]
+
+
+@dataclass(frozen=True)
+class Arc:
+    """One arc: from node ``source`` to node ``target``, using the log-prob entry ``entry`` (None: it uses none)."""
+
+    source: int
+    target: int
+    entry: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """An acyclic graph whose paths from node 0 to the last node are the alignments.
+
+    Parameters
+    ----------
+    nodes : tuple
+        A name for each node, such as ``(t, u)``, in topological order: every arc goes from a lower to a higher
+        position. Node 0 is where every path starts, the last node is where it ends.
+    arcs : tuple of Arc
+    shape : tuple of int
+        Shape of the array of log-prob entries that the arcs refer to.
+
+    Raises
+    ------
+    ValueError
+        If an arc does not go forward, or an entry lies outside ``shape``.
+
+    Examples
+    --------
+    Two paths, one of which uses entry 0 and the other entries 1 and 2:
+
+    >>> diamond = Lattice(("start", "middle", "end"), (Arc(0, 2, (0,)), Arc(0, 1, (1,)), Arc(1, 2, (2,))), (3,))
+    >>> log_probs = np.log([0.5, 0.4, 0.25])
+    >>> weights = diamond.arc_weights(log_probs)
+    >>> round(float(np.exp(forward(diamond, weights)[-1])), 12)
+    0.6
+    >>> arc_posteriors(diamond, weights).round(4).tolist()
+    [0.8333, 0.1667, 0.1667]
+    """
+
+    nodes: tuple[Any, ...]
+    arcs: tuple[Arc, ...]
+    shape: tuple[int, ...]
+
+    def __post_init__(self):
+        check_lattice(self)
+
+    def arc_weights(self, log_probs: np.ndarray, semiring: Semiring = LOG) -> np.ndarray:
+        """Gather: the weight of each arc, shape ``(len(arcs),)``; an arc without an entry weighs ``one``."""
+        log_probs = check_weights("log_probs", log_probs, self.shape)
+        weights = semiring.zeros((len(self.arcs),))
+        for i, arc in enumerate(self.arcs):
+            weights[i] = semiring.one if arc.entry is None else semiring.read(log_probs[arc.entry])
+        return weights
+
+    def occupancy(self, posteriors: np.ndarray) -> np.ndarray:
+        """Scatter, the transpose of the gather: the posteriors of all arcs that use an entry, added; shape ``shape``."""
+        posteriors = check_weights("posteriors", posteriors, (len(self.arcs),))
+        total = np.zeros(self.shape, dtype=posteriors.dtype)
+        for arc, posterior in zip(self.arcs, posteriors, strict=True):
+            if arc.entry is not None:
+                total[arc.entry] += posterior
+        return total
+
+
+def forward(lattice: Lattice, weights: np.ndarray, semiring: Semiring = LOG) -> np.ndarray:
+    """Mass of all paths from node 0 to each node.
+
+    Parameters
+    ----------
+    lattice : Lattice
+    weights : (len(arcs),) array of elements of the semiring
+        On ``LOG``, log-weights in nats.
+    semiring : Semiring
+
+    Returns
+    -------
+    (len(nodes),) array
+        The last element is the total Z (``log Z`` on ``LOG``).
+    """
+    weights = check_weights("weights", weights, (len(lattice.arcs),))
+    alpha = semiring.zeros((len(lattice.nodes),))
+    alpha[0] = semiring.one
+    for i in sorted(range(len(lattice.arcs)), key=lambda i: lattice.arcs[i].source):
+        arc = lattice.arcs[i]
+        alpha[arc.target] = semiring.plus(alpha[arc.target], semiring.times(alpha[arc.source], weights[i]))
+    return alpha
+
+
+def backward(lattice: Lattice, weights: np.ndarray, semiring: Semiring = LOG) -> np.ndarray:
+    """Mass of all paths from each node to the last one, shape ``(len(nodes),)``; parameters as for :func:`forward`."""
+    weights = check_weights("weights", weights, (len(lattice.arcs),))
+    beta = semiring.zeros((len(lattice.nodes),))
+    beta[-1] = semiring.one
+    for i in sorted(range(len(lattice.arcs)), key=lambda i: -lattice.arcs[i].target):
+        arc = lattice.arcs[i]
+        beta[arc.source] = semiring.plus(beta[arc.source], semiring.times(weights[i], beta[arc.target]))
+    return beta
+
+
+def arc_posteriors(lattice: Lattice, weights: np.ndarray, semiring: Semiring = LOG) -> np.ndarray:
+    """Posterior probability that a path uses each arc: ``alpha(source) w beta(target) / Z``.
+
+    Parameters
+    ----------
+    lattice : Lattice
+    weights : (len(arcs),) array
+        Log-weights in nats (``LOG``), or numbers that can be divided (``REAL``: floats, fractions, field elements).
+    semiring : Semiring
+        ``LOG`` or ``REAL``.
+
+    Returns
+    -------
+    (len(arcs),) array
+        By the gradient theorem this is d log Z / d log w(arc). All 0 where no path has mass.
+    """
+    alpha, beta = forward(lattice, weights, semiring), backward(lattice, weights, semiring)
+    through = semiring.zeros((len(lattice.arcs),))
+    for i, arc in enumerate(lattice.arcs):
+        through[i] = semiring.times(semiring.times(alpha[arc.source], weights[i]), beta[arc.target])
+    if alpha[-1] == semiring.zero:
+        return np.zeros(len(lattice.arcs), dtype=semiring.dtype)
+    return np.exp(through - alpha[-1]) if semiring is LOG else through / alpha[-1]
+
+
+def enumerate_paths(lattice: Lattice) -> Iterator[Sequence[int]]:
+    """Every path from node 0 to the last node, as a tuple of arc positions. Exponentially many: for small lattices.
+
+    Examples
+    --------
+    >>> list(enumerate_paths(Lattice((0, 1), (Arc(0, 1), Arc(0, 1)), ())))
+    [(0,), (1,)]
+    """
+    leaving = [[] for _ in lattice.nodes]
+    for i, arc in enumerate(lattice.arcs):
+        leaving[arc.source].append(i)
+
+    def extend(node, path):
+        if node == len(lattice.nodes) - 1:
+            yield path
+        for i in leaving[node]:
+            yield from extend(lattice.arcs[i].target, (*path, i))
+
+    return extend(0, ())

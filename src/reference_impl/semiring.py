@@ -1,0 +1,85 @@
+"""The number systems that the recursions run on: how mass is added, multiplied and read. Nothing here knows a lattice.
+
+A recursion written once for a semiring (plus, times, zero, one) computes a log-likelihood on ``LOG``, an exact
+polynomial or fraction on ``REAL``, the best path's score on ``MAX`` and the number of paths on ``COUNT``: what is
+proved about the lines on one of them is proved about the very lines that are used on another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+__all__ = ["COUNT", "LOG", "MAX", "REAL", "Semiring"]
+
+
+@dataclass(frozen=True)
+class Semiring:
+    """A set of values with ``plus`` and ``times``, their neutral elements, and how to read a weight.
+
+    Parameters
+    ----------
+    name : str
+    zero, one : object
+        Neutral elements of ``plus`` and ``times``; ``zero`` also annihilates: a path through it has no mass.
+    plus, times : callable of two elements
+    dtype : numpy dtype
+        Of arrays of elements; ``object`` where elements are Python or sympy objects.
+    read : callable
+        Turns an entry of the weights that a user hands over into an element (identity except on ``COUNT``).
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> REAL.sum([Fraction(1, 2), Fraction(1, 3)])
+    Fraction(5, 6)
+    >>> bool(LOG.sum([np.log(0.5), np.log(0.25)]) == np.log(0.75))
+    True
+    >>> LOG.sum([])
+    -inf
+    """
+
+    name: str
+    zero: Any
+    one: Any
+    plus: Callable[[Any, Any], Any]
+    times: Callable[[Any, Any], Any]
+    dtype: Any = object
+    read: Callable[[Any], Any] = lambda weight: weight
+
+    def sum(self, elements: Iterable[Any]) -> Any:
+        """The elements added with ``plus``; ``zero`` for none."""
+        return reduce(self.plus, elements, self.zero)
+
+    def product(self, elements: Iterable[Any]) -> Any:
+        """The elements multiplied with ``times``; ``one`` for none."""
+        return reduce(self.times, elements, self.one)
+
+    def zeros(self, shape: tuple[int, ...]) -> np.ndarray:
+        """An array of the given shape filled with ``zero``."""
+        return np.full(shape, self.zero, dtype=self.dtype)
+
+
+def _add(a, b):
+    return a + b
+
+
+def _multiply(a, b):
+    return a * b
+
+
+#: Log-probabilities in nats: float64, true ``-inf`` for "no mass", no epsilon.
+LOG = Semiring("log", -np.inf, 0.0, np.logaddexp, _add, np.float64)
+
+#: Numbers added and multiplied as they are: ``Fraction``, ``int``, ``float``, elements of a sympy polynomial ring.
+REAL = Semiring("real", 0, 1, _add, _multiply)
+
+#: Scores in nats, best path only (Viterbi).
+MAX = Semiring("max", -np.inf, 0.0, np.maximum, _add, np.float64)
+
+#: The number of paths of non-zero weight; a weight is a log-probability in nats, of which only ``-inf`` counts as 0.
+COUNT = Semiring("count", 0, 1, _add, _multiply, read=lambda log_weight: int(log_weight != -np.inf))

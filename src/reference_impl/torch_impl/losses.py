@@ -1,0 +1,173 @@
+"""The public torch losses: arguments, validation, choice of backend, reduction. No recursion lives here."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from .. import _validation
+from . import tensor_ops
+
+__all__ = ["CTCLoss", "RNNTLoss", "ctc_loss", "rnnt_loss"]
+
+_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+_BACKENDS = {"torch": tensor_ops}
+_REDUCTIONS = {"none": lambda losses: losses, "sum": torch.sum, "mean": torch.mean}
+
+
+def ctc_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reduction="mean", zero_infinity=False,
+             inputs="logits", backend="auto", validate=True):
+    """CTC loss -log Z in nats, with autograd.
+
+    The positional order is that of ``torch.nn.functional.ctc_loss``, but this one is batch first, takes logits, and its
+    "mean" is the mean over the batch, never divided by target lengths.
+
+    Parameters
+    ----------
+    logits : (B, T, V) tensor of float16, bfloat16, float32 or float64
+        Unnormalised scores, or log-probs with ``inputs="log_probs"``; ``-inf`` masks an entry.
+    targets : (B, U) tensor of int32 or int64
+        Labels in [0, V), none equal to ``blank``; on the device of the logits or on the CPU. Padding may hold anything.
+    logit_lengths, target_lengths : (B,) tensors of int32 or int64
+        Frames (0 <= length <= T) and labels (0 <= length <= U); on the device of the logits or on the CPU.
+    blank : int
+    reduction : "none" | "sum" | "mean"
+    zero_infinity : bool
+        Loss 0 instead of ``inf`` where no alignment exists; the gradient is 0 there in any case.
+    inputs : "logits" | "log_probs"
+        "log_probs" takes any scores as they are, normalised or not: the gradient is -occupancy.
+    backend : "auto" | "torch"
+    validate : bool
+        False skips the checks of values, which would make a GPU wait. A bad label or length then makes the loss and
+        the gradient of its own utterance NaN, and nothing else.
+
+    Returns
+    -------
+    (B,) or scalar tensor
+        float32 for half and float32 logits, float64 for float64. The gradient has the dtype of the logits.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument, its value and the rule. A NaN or ``+inf`` among the logits is no error: its utterance's
+        loss is NaN.
+
+    Examples
+    --------
+    >>> logits = torch.zeros(1, 2, 2, dtype=torch.float64, requires_grad=True)
+    >>> loss = ctc_loss(logits, torch.tensor([[1]]), torch.tensor([2]), torch.tensor([1]))
+    >>> loss.backward()
+    >>> round(torch.exp(-loss).item(), 12), (6 * logits.grad).round(decimals=12).tolist()
+    (0.75, [[[1.0, -1.0], [1.0, -1.0]]])
+    """
+    return _loss("ctc", logits, targets, logit_lengths, target_lengths, blank, reduction, zero_infinity, inputs,
+                 backend, validate)
+
+
+def rnnt_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reduction="mean", zero_infinity=False,
+              inputs="logits", backend="auto", validate=True):
+    """RNN-T loss -log Z in nats, with autograd.
+
+    Parameters
+    ----------
+    logits : (B, T, U+1, V) tensor of float16, bfloat16, float32 or float64
+        Unnormalised scores, or log-probs with ``inputs="log_probs"``; ``-inf`` masks an entry.
+    logit_lengths : (B,) tensor
+        1 <= length <= T.
+    targets, target_lengths, blank, reduction, zero_infinity, inputs, backend, validate
+        As for :func:`ctc_loss`; so are what is returned and what is raised.
+
+    Examples
+    --------
+    >>> logits = torch.zeros(1, 2, 2, 2, dtype=torch.float64, requires_grad=True)
+    >>> loss = rnnt_loss(logits, torch.tensor([[1]]), torch.tensor([2]), torch.tensor([1]))
+    >>> loss.backward()
+    >>> round(torch.exp(-loss).item(), 12), (4 * logits.grad[0, 1]).round(decimals=12).tolist()
+    (0.25, [[1.0, -1.0], [-2.0, 2.0]])
+    """
+    return _loss("rnnt", logits, targets, logit_lengths, target_lengths, blank, reduction, zero_infinity, inputs,
+                 backend, validate)
+
+
+def _loss(kind, logits, targets, logit_lengths, target_lengths, blank, reduction, zero_infinity, inputs, backend,
+          validate):
+    _validation.check_choice("reduction", reduction, tuple(_REDUCTIONS))
+    _validation.check_choice("inputs", inputs, ("logits", "log_probs"))
+    _validation.check_choice("backend", backend, ("auto", *_BACKENDS))
+    targets, logit_lengths, target_lengths, blank = _check(
+        kind, logits, targets, logit_lengths, target_lengths, blank, validate)
+    implementation = _BACKENDS["torch" if backend == "auto" else backend]
+    apply = {"ctc": implementation.CTC, "rnnt": implementation.RNNT}[kind].apply
+    losses = apply(logits, targets, logit_lengths, target_lengths, blank, inputs == "logits")
+    if zero_infinity:
+        losses = torch.where(losses == torch.inf, 0.0, losses)
+    return _REDUCTIONS[reduction](losses)
+
+
+def _check(kind, logits, targets, logit_lengths, target_lengths, blank, validate):
+    """The arguments on the device of the logits, int64; shapes and dtypes always checked, values if ``validate``."""
+    rank, axes = (3, "(B, T, V)") if kind == "ctc" else (4, "(B, T, U+1, V)")
+    _check_tensor("logits", logits, _DTYPES)
+    _validation.check_rank("logits", logits.shape, rank, axes)
+    blank = _validation.check_blank(blank, logits.shape[-1])
+    integers = {"targets": targets, "logit_lengths": logit_lengths, "target_lengths": target_lengths}
+    for name, tensor in integers.items():
+        _check_tensor(name, tensor, (torch.int32, torch.int64))
+        _validation.check_rank(name, tensor.shape, *((2, "(B, U)") if name == "targets" else (1, "(B,)")))
+        if tensor.device != logits.device and tensor.device.type != "cpu":
+            raise ValueError(f"{name} is on {tensor.device}; expected {logits.device}, the device of logits, or cpu")
+    _validation.check_batch_axis(logits.shape, *(tensor.shape for tensor in integers.values()))
+    if kind == "rnnt":
+        _validation.check_rows("logits", logits.shape[2], targets.shape[1])
+    if validate:
+        _validation.check_batch_values(*(tensor.detach().cpu().numpy() for tensor in integers.values()),
+                                       logits.shape[1], logits.shape[-1], blank, int(kind == "rnnt"))
+    return *(tensor.to(logits.device, torch.int64) for tensor in integers.values()), blank
+
+
+def _check_tensor(name, value, dtypes):
+    if not isinstance(value, torch.Tensor):
+        raise TypeError(f"{name} is a {type(value).__name__}; expected a torch.Tensor")
+    if value.dtype not in dtypes:
+        raise TypeError(f"{name} has dtype {value.dtype}; expected {' or '.join(map(str, dtypes))}")
+
+
+class _Loss(nn.Module):
+    """Keeps the keyword options of a loss function; calls it with them."""
+
+    def __init__(self, *, blank=0, reduction="mean", zero_infinity=False, inputs="logits", backend="auto",
+                 validate=True):
+        super().__init__()
+        self.options = {"blank": blank, "reduction": reduction, "zero_infinity": zero_infinity, "inputs": inputs,
+                        "backend": backend, "validate": validate}
+
+    def extra_repr(self):
+        return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+
+
+class CTCLoss(_Loss):
+    """:func:`ctc_loss` as a module; the options are its keyword arguments.
+
+    Examples
+    --------
+    >>> module = CTCLoss(reduction="none")
+    >>> module(torch.zeros(1, 2, 2), torch.tensor([[1]]), torch.tensor([2]), torch.tensor([1])).shape
+    torch.Size([1])
+    """
+
+    def forward(self, logits, targets, logit_lengths, target_lengths):
+        return ctc_loss(logits, targets, logit_lengths, target_lengths, **self.options)
+
+
+class RNNTLoss(_Loss):
+    """:func:`rnnt_loss` as a module; the options are its keyword arguments.
+
+    Examples
+    --------
+    >>> module = RNNTLoss(reduction="none")
+    >>> module(torch.zeros(1, 2, 2, 2), torch.tensor([[1]]), torch.tensor([2]), torch.tensor([1])).shape
+    torch.Size([1])
+    """
+
+    def forward(self, logits, targets, logit_lengths, target_lengths):
+        return rnnt_loss(logits, targets, logit_lengths, target_lengths, **self.options)
