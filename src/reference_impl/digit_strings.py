@@ -1,0 +1,128 @@
+"""Strings of real scanned handwritten digits, and how to score what a network reads in them. No loss, no network.
+
+The images are scikit-learn's bundled copy of the test set of the UCI "Optical Recognition of Handwritten Digits" data
+(13 writers, 1797 images of 8 x 8 pixels): nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from rapidfuzz.distance import Levenshtein
+from sklearn.datasets import load_digits
+
+from ._validation import check_at_least, check_integers, check_scores
+
+__all__ = ["BLANK", "NUM_SYMBOLS", "DigitStrings", "greedy_decode", "label_error_rate", "load_images", "make_strings"]
+
+BLANK = 0  # digit d is label d + 1
+NUM_SYMBOLS = 11
+
+
+@dataclass(frozen=True)
+class DigitStrings:
+    """A padded batch: one frame for each column of pixels.
+
+    ``frames`` (B, T, 8) float32 in [0, 1], ``frame_lengths`` (B,), ``targets`` (B, U) int64 labels 1..10,
+    ``target_lengths`` (B,); padding is 0.
+    """
+
+    frames: np.ndarray
+    frame_lengths: np.ndarray
+    targets: np.ndarray
+    target_lengths: np.ndarray
+
+
+def load_images(*, held_out: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Images (N, 8, 8) float32 in [0, 1] and digits (N,): the first 1200 for training, the last 597 held out.
+
+    Examples
+    --------
+    >>> images, digits = load_images(held_out=True)
+    >>> images.shape, digits.shape, float(images.max())
+    ((597, 8, 8), (597,), 1.0)
+    """
+    data = load_digits()
+    part = slice(1200, None) if held_out else slice(0, 1200)
+    return (data.images[part] / 16).astype(np.float32), data.target[part].astype(np.int64)
+
+
+def make_strings(images, digits, count, rng: np.random.Generator, *, lengths=(3, 6), gaps=(0, 3)) -> DigitStrings:
+    """Set randomly drawn digits side by side, with random gaps, so that where each one stands is not known.
+
+    Parameters
+    ----------
+    images : (N, 8, 8) float array
+    digits : (N,) ints in 0..9
+    count : int
+        Number of strings, B.
+    rng : numpy Generator
+    lengths, gaps : pairs of ints
+        Fewest and most digits in a string, and empty columns before, between and after them.
+
+    Returns
+    -------
+    DigitStrings
+
+    Examples
+    --------
+    >>> batch = make_strings(*load_images(held_out=False), 2, np.random.default_rng(0), lengths=(3, 3), gaps=(1, 1))
+    >>> batch.frames.shape, batch.frame_lengths.tolist(), batch.target_lengths.tolist()
+    ((2, 28, 8), [28, 28], [3, 3])
+    """
+    digits = check_integers("digits", digits, 1, "(N,)")
+    strings = []
+    for _ in range(check_at_least("count", count, 1)):
+        chosen = rng.integers(len(digits), size=rng.integers(lengths[0], lengths[1], endpoint=True))
+        spaces = rng.integers(gaps[0], gaps[1], size=len(chosen) + 1, endpoint=True)
+        columns = [np.zeros((spaces[0], 8), np.float32)]
+        for image, space in zip(images[chosen], spaces[1:], strict=True):
+            columns += [image.T, np.zeros((space, 8), np.float32)]
+        strings.append((np.concatenate(columns), digits[chosen] + 1))
+    return DigitStrings(*_pad([frames for frames, _ in strings]), *_pad([labels for _, labels in strings]))
+
+
+def _pad(arrays):
+    lengths = np.array([len(array) for array in arrays])
+    padded = np.zeros((len(arrays), lengths.max(), *arrays[0].shape[1:]), arrays[0].dtype)
+    for row, array in zip(padded, arrays, strict=True):
+        row[:len(array)] = array
+    return padded, lengths
+
+
+def greedy_decode(logits, logit_lengths, *, blank=BLANK) -> list[list[int]]:
+    """Best symbol of each frame, repeats merged, blanks removed: one list of labels for each utterance.
+
+    Parameters
+    ----------
+    logits : (B, T, V) float array
+    logit_lengths : (B,) ints
+    blank : int
+
+    Examples
+    --------
+    >>> logits = np.eye(3)[[[1, 1, 0, 1, 2, 2, 0]]]
+    >>> greedy_decode(logits, np.array([7])), greedy_decode(logits, np.array([2]))
+    ([[1, 1, 2]], [[1]])
+    """
+    best = check_scores("logits", logits, 3, "(B, T, V)").argmax(-1)
+    decoded = []
+    for symbols, length in zip(best, check_integers("logit_lengths", logit_lengths, 1, "(B,)"), strict=True):
+        symbols = symbols[:length]
+        starts = np.flatnonzero(np.diff(symbols, prepend=-1))  # the first frame of each run
+        decoded.append([int(k) for k in symbols[starts] if k != blank])
+    return decoded
+
+
+def label_error_rate(decoded, targets, target_lengths) -> float:
+    """Edits needed to turn what was read into the targets, over the number of target labels, of all strings together.
+
+    Examples
+    --------
+    >>> label_error_rate([[1, 2], [3]], np.array([[1, 2, 2], [3, 0, 0]]), np.array([3, 1]))
+    0.25
+    """
+    edits = [Levenshtein.distance(read, list(true[:length]))
+             for read, true, length in zip(decoded, np.asarray(targets).tolist(), target_lengths, strict=True)]
+    return sum(edits) / int(np.sum(target_lengths))

@@ -1,0 +1,171 @@
+"""Figures of the book: lattices with posteriors and paths, occupancies, error curves. They draw; they compute no loss.
+
+Every function draws into an ``Axes`` that it is given and returns it. :func:`use_book_style` is called once a notebook.
+"""
+
+from __future__ import annotations
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
+
+from ._validation import check_weights
+from .lattice import Lattice
+
+__all__ = ["BLUE", "GREY", "ORANGE", "plot_error_curve", "plot_gradient", "plot_lattice", "plot_occupancy",
+           "use_book_style"]
+
+BLUE, ORANGE, GREEN, GREY = "#2f6db3", "#d9691e", "#2e8b57", "#8a8f98"
+_MASS = LinearSegmentedColormap.from_list("mass", ["#ffffff", "#bcd3ec", BLUE, "#0d2b52"])
+_SIGNED = LinearSegmentedColormap.from_list("signed", ["#0d2b52", BLUE, "#ffffff", ORANGE, "#6e2c04"])
+
+
+def use_book_style():
+    """Set matplotlib up for the book: reproducible SVG, readable sizes, one palette. Needs a notebook's IPython."""
+    from matplotlib_inline.backend_inline import set_matplotlib_formats
+
+    set_matplotlib_formats("svg", metadata={"Date": None})
+    mpl.rcParams.update({
+        "svg.hashsalt": "reference_impl", "figure.figsize": (7.0, 3.4), "figure.constrained_layout.use": True,
+        "figure.facecolor": "white", "axes.facecolor": "white", "font.size": 10.5, "axes.titlesize": 11,
+        "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": GREY, "axes.labelcolor": "#333333",
+        "xtick.color": "#333333", "ytick.color": "#333333", "legend.frameon": False,
+        "axes.prop_cycle": mpl.cycler(color=[BLUE, ORANGE, GREEN, "#8e44ad", GREY]),
+    })
+
+
+def plot_lattice(lattice: Lattice, *, posteriors=None, path=None, rows=None, row_axis="", downward=False, ax=None):
+    """Draw a lattice whose nodes are named ``(t, row)``: time to the right, rows up (or down).
+
+    Parameters
+    ----------
+    lattice : Lattice
+    posteriors : (len(arcs),) array, optional
+        Posterior of each arc: drawn as its width and darkness.
+    path : sequence of arc positions, optional
+        Drawn in orange on top.
+    rows : sequence of str, optional
+        A tick label for each row.
+    row_axis : str
+        Label of the vertical axis.
+    downward : bool
+        Rows count downward, as CTC lattices are usually drawn.
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+    """
+    ax = ax or plt.gca()
+    if posteriors is not None:
+        posteriors = check_weights("posteriors", posteriors, (len(lattice.arcs),))
+    place = _places(lattice)
+    for i, arc in enumerate(lattice.arcs):
+        weight = 0.35 if posteriors is None else float(posteriors[i])
+        _draw_arrow(ax, place[arc.source], place[arc.target], color="#31373f",
+                    width=0.5 + 2.5 * weight, alpha=min(1.0, 0.12 + 0.88 * weight))
+    for i in path or ():
+        _draw_arrow(ax, place[lattice.arcs[i].source], place[lattice.arcs[i].target], ORANGE, width=2.6, alpha=1.0)
+    x, y = np.array(list(place.values())).T
+    ax.scatter(x, y, s=70, facecolor="white", edgecolor=BLUE, linewidth=1.4, zorder=3)
+    times = sorted({t for t, _ in _grid_nodes(lattice)})
+    ax.set_xticks(times)
+    count = 1 + max(row for _, row in _grid_nodes(lattice))
+    ax.set_yticks(range(count), labels=rows if rows is not None else [str(row) for row in range(count)])
+    ax.set(xlabel="frame $t$", ylabel=row_axis, xlim=(x.min() - 0.5, x.max() + 0.5),
+           ylim=(count - 0.5, -0.5) if downward else (-0.5, count - 0.5))
+    ax.spines[["left", "bottom"]].set_visible(False)
+    ax.tick_params(length=0)
+    return ax
+
+
+def _grid_nodes(lattice):
+    return [name for name in lattice.nodes if isinstance(name, tuple)]
+
+
+def _places(lattice):
+    """Coordinates of each node position; the start and end nodes stand beside the grid."""
+    last_t = max(t for t, _ in _grid_nodes(lattice))
+    last_row = max(row for _, row in _grid_nodes(lattice))
+    beside = {"start": (-1.0, 0.5), "end": (last_t + 1.0, last_row if lattice.nodes[0] != "start" else last_row - 0.5)}
+    return {i: beside.get(name, name) if isinstance(name, str) else name for i, name in enumerate(lattice.nodes)}
+
+
+def _draw_arrow(ax, start, end, color, width, alpha):
+    ax.annotate("", xy=end, xytext=start, zorder=2 + alpha / 2, arrowprops={
+        "arrowstyle": "-|>,head_width=0.16,head_length=0.3", "color": color, "linewidth": width, "alpha": alpha,
+        "shrinkA": 5.5, "shrinkB": 5.5})
+
+
+def plot_occupancy(occupancy, *, rows=None, row_axis="", downward=False, ax=None, colorbar=True):
+    """Heat map of an occupancy (T, rows) in [0, 1]: time to the right, white is 0.
+
+    Parameters
+    ----------
+    occupancy : (T, rows) array
+    rows, row_axis, downward, ax
+        As for :func:`plot_lattice`.
+    colorbar : bool
+
+    Returns
+    -------
+    Axes
+    """
+    ax = ax or plt.gca()
+    image = ax.imshow(np.asarray(occupancy).T, cmap=_MASS, vmin=0, vmax=1, aspect="auto", interpolation="nearest",
+                      origin="upper" if downward else "lower")
+    return _finish_map(ax, image, rows, row_axis, colorbar, "probability")
+
+
+def plot_gradient(gradient, *, rows=None, row_axis="", downward=False, ax=None, colorbar=True):
+    """Heat map of a gradient (T, rows): blue is negative (descent raises it), orange positive, white 0.
+
+    Parameters and return value are those of :func:`plot_occupancy`.
+    """
+    ax = ax or plt.gca()
+    gradient = np.asarray(gradient)
+    limit = max(float(np.abs(gradient).max()), 1e-12)
+    image = ax.imshow(gradient.T, cmap=_SIGNED, norm=TwoSlopeNorm(0.0, -limit, limit), aspect="auto",
+                      interpolation="nearest", origin="upper" if downward else "lower")
+    return _finish_map(ax, image, rows, row_axis, colorbar, "gradient")
+
+
+def _finish_map(ax, image, rows, row_axis, colorbar, what):
+    if rows is not None:
+        ax.set_yticks(range(len(rows)), labels=rows)
+    ax.set(xlabel="frame $t$", ylabel=row_axis)
+    ax.spines[["left", "bottom"]].set_visible(False)
+    if colorbar:
+        ax.figure.colorbar(image, ax=ax, label=what, pad=0.02).outline.set_visible(False)
+    return ax
+
+
+def plot_error_curve(steps, errors, *, label=None, orders=(), ax=None):
+    """Errors against the step h on logarithmic axes, with reference slopes.
+
+    Parameters
+    ----------
+    steps, errors : sequences of float
+    label : str, optional
+        Of this curve, for the legend.
+    orders : sequence of int
+        Draw a grey line of this slope through the curve's point nearest to its middle: 2 for truncation of a central
+        difference, -1 for rounding.
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+    """
+    ax = ax or plt.gca()
+    steps, errors = np.asarray(steps, float), np.asarray(errors, float)
+    ax.loglog(steps, np.maximum(errors, 1e-300), marker="o", markersize=3.5, linewidth=1.4, label=label)
+    for order in orders:
+        side = steps >= np.median(steps) if order > 0 else steps <= np.median(steps)
+        anchor = np.flatnonzero(side)[int(side.sum()) // 2]
+        ax.loglog(steps[side], 2 * errors[anchor] * (steps[side] / steps[anchor]) ** order, color=GREY,
+                  linestyle="--", linewidth=1)
+        ax.annotate(f"slope {order}", (steps[anchor], 3 * errors[anchor]), color="#555555", fontsize=9, ha="center")
+    ax.set(xlabel="step $h$", ylabel="largest error")
+    return ax
