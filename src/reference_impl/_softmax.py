@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ._validation import check_no_nan_or_inf, check_scores
+from ._validation import check_at_least, check_no_nan_or_inf, check_scores
 
 __all__ = ["log_softmax"]
 
@@ -34,8 +34,10 @@ def log_softmax(logits) -> np.ndarray:
     """
     logits = np.asarray(logits)
     logits = check_scores("logits", logits, max(logits.ndim, 1), "(..., V)").astype(np.float64)
+    check_at_least("V", logits.shape[-1], 1)
     check_no_nan_or_inf("logits", logits)
     peak = logits.max(-1, keepdims=True)
-    shifted = logits - np.where(peak == -np.inf, 0.0, peak)
+    with np.errstate(over="ignore"):  # a difference beyond the range of floats is -inf, as it should be
+        shifted = logits - np.where(peak == -np.inf, 0.0, peak)
     mass = np.exp(shifted).sum(-1, keepdims=True)
     return shifted - np.log(np.where(mass == 0.0, 1.0, mass))

@@ -141,6 +141,7 @@ def _checked(logits, targets, logit_lengths, target_lengths, blank, rank, axes):
     U_of = _validation.check_integers("target_lengths", target_lengths, 1, "(B,)")
     _validation.check_batch_axis(logits.shape, targets.shape, T_of.shape, U_of.shape)
     if rank == 4:
+        _validation.check_at_least("T", logits.shape[1], 1)
         _validation.check_rows("logits", logits.shape[2], targets.shape[1])
     _validation.check_batch_values(targets, T_of, U_of, logits.shape[1], logits.shape[-1], blank, int(rank == 4))
     return logits, targets, T_of, U_of, blank
@@ -168,7 +169,8 @@ def _exp_rows(logits, out, mass, b):
         if not (peak < np.inf).all():
             check_no_nan_or_inf("logits", logits, (b,))
         peak = np.where(peak == -np.inf, 0, peak).astype(out.dtype)
-        np.subtract(logits[block], peak[..., None], out=out[block], dtype=out.dtype)
+        with np.errstate(over="ignore"):  # a difference beyond the range of floats is -inf, as it should be
+            np.subtract(logits[block], peak[..., None], out=out[block], dtype=out.dtype)
         np.exp(out[block], out=out[block])
         row_mass = out[block].sum(-1, dtype=np.float64)
         mass[block] = np.where(row_mass == 0, 1, row_mass)

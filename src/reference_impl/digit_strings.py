@@ -14,24 +14,56 @@ from sklearn.datasets import load_digits
 
 from ._validation import check_at_least, check_integers, check_scores
 
-__all__ = ["BLANK", "NUM_SYMBOLS", "DigitStrings", "greedy_decode", "label_error_rate", "load_images", "make_strings"]
+__all__ = ["BLANK", "NUM_SYMBOLS", "SYMBOLS", "DigitStrings", "greedy_decode", "label_error_rate", "load_images",
+           "make_strings", "spell"]
 
 BLANK = 0  # digit d is label d + 1
-NUM_SYMBOLS = 11
+SYMBOLS = ("∅", *"0123456789")
+NUM_SYMBOLS = len(SYMBOLS)
 
 
 @dataclass(frozen=True)
 class DigitStrings:
     """A padded batch: one frame for each column of pixels.
 
-    ``frames`` (B, T, 8) float32 in [0, 1], ``frame_lengths`` (B,), ``targets`` (B, U) int64 labels 1..10,
-    ``target_lengths`` (B,); padding is 0.
+    Attributes
+    ----------
+    frames : (B, T, 8) float32 array
+        Ink in [0, 1], the top pixel first; padding is 0.
+    frame_lengths : (B,) int64 array
+        Columns of each string.
+    targets : (B, U) int64 array
+        Labels 1..10: digit d is label d + 1; padding is 0.
+    target_lengths : (B,) int64 array
+        Digits of each string.
     """
 
     frames: np.ndarray
     frame_lengths: np.ndarray
     targets: np.ndarray
     target_lengths: np.ndarray
+
+    def __len__(self):
+        return len(self.frames)
+
+    def frames_of(self, b: int) -> np.ndarray:
+        """The columns of string b, without padding: (frame_lengths[b], 8)."""
+        return self.frames[b, :self.frame_lengths[b]]
+
+    def targets_of(self, b: int) -> np.ndarray:
+        """The labels of string b, without padding: (target_lengths[b],)."""
+        return self.targets[b, :self.target_lengths[b]]
+
+
+def spell(symbols) -> str:
+    """Symbols as text: digits, and ∅ for the blank.
+
+    Examples
+    --------
+    >>> spell([1, 4, 4, 0])
+    '033∅'
+    """
+    return "".join(SYMBOLS[k] for k in symbols)
 
 
 def load_images(*, held_out: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -59,7 +91,8 @@ def make_strings(images, digits, count, rng: np.random.Generator, *, lengths=(3,
         Number of strings, B.
     rng : numpy Generator
     lengths, gaps : pairs of ints
-        Fewest and most digits in a string, and empty columns before, between and after them.
+        Fewest and most digits in a string, and empty columns before, between and after them; both ends included,
+        all values equally likely.
 
     Returns
     -------
@@ -97,8 +130,13 @@ def greedy_decode(logits, logit_lengths, *, blank=BLANK) -> list[list[int]]:
     Parameters
     ----------
     logits : (B, T, V) float array
+        Any scores: only their order in a frame counts.
     logit_lengths : (B,) ints
     blank : int
+
+    Returns
+    -------
+    list of B lists of labels
 
     Examples
     --------
@@ -118,11 +156,24 @@ def greedy_decode(logits, logit_lengths, *, blank=BLANK) -> list[list[int]]:
 def label_error_rate(decoded, targets, target_lengths) -> float:
     """Edits needed to turn what was read into the targets, over the number of target labels, of all strings together.
 
+    Parameters
+    ----------
+    decoded : list of B lists of labels
+        What was read, as from :func:`greedy_decode`.
+    targets : (B, U) int array
+    target_lengths : (B,) ints
+
+    Returns
+    -------
+    float
+        0 if all is right; it can exceed 1 if much too much was read.
+
     Examples
     --------
     >>> label_error_rate([[1, 2], [3]], np.array([[1, 2, 2], [3, 0, 0]]), np.array([3, 1]))
     0.25
     """
+    # rapidfuzz: edits are insertions, deletions and substitutions, one each
     edits = [Levenshtein.distance(read, list(true[:length]))
              for read, true, length in zip(decoded, np.asarray(targets).tolist(), target_lengths, strict=True)]
     return sum(edits) / int(np.sum(target_lengths))

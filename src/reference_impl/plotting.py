@@ -13,11 +13,12 @@ from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
 from ._validation import check_weights
 from .lattice import Lattice
 
-__all__ = ["BLUE", "GREY", "ORANGE", "plot_error_curve", "plot_gradient", "plot_lattice", "plot_occupancy",
-           "use_book_style"]
+__all__ = ["BLUE", "GREEN", "GREY", "ORANGE", "plot_error_curve", "plot_frames", "plot_gradient", "plot_lattice",
+           "plot_occupancy", "use_book_style"]
 
 BLUE, ORANGE, GREEN, GREY = "#2f6db3", "#d9691e", "#2e8b57", "#8a8f98"
 _MASS = LinearSegmentedColormap.from_list("mass", ["#ffffff", "#bcd3ec", BLUE, "#0d2b52"])
+_INK = LinearSegmentedColormap.from_list("ink", ["#f4f1ea", "#20242b"])
 _SIGNED = LinearSegmentedColormap.from_list("signed", ["#0d2b52", BLUE, "#ffffff", ORANGE, "#6e2c04"])
 
 
@@ -98,7 +99,7 @@ def _draw_arrow(ax, start, end, color, width, alpha):
         "shrinkA": 5.5, "shrinkB": 5.5})
 
 
-def plot_occupancy(occupancy, *, rows=None, row_axis="", downward=False, ax=None, colorbar=True):
+def plot_occupancy(occupancy, *, rows=None, row_axis="", downward=False, ax=None, colorbar=True, limit=1.0):
     """Heat map of an occupancy (T, rows) in [0, 1]: time to the right, white is 0.
 
     Parameters
@@ -107,28 +108,57 @@ def plot_occupancy(occupancy, *, rows=None, row_axis="", downward=False, ax=None
     rows, row_axis, downward, ax
         As for :func:`plot_lattice`.
     colorbar : bool
+    limit : float
+        The value drawn darkest; pictures that are to be compared need the same.
 
     Returns
     -------
     Axes
     """
     ax = ax or plt.gca()
-    image = ax.imshow(np.asarray(occupancy).T, cmap=_MASS, vmin=0, vmax=1, aspect="auto", interpolation="nearest",
+    image = ax.imshow(np.asarray(occupancy).T, cmap=_MASS, vmin=0, vmax=limit, aspect="auto", interpolation="nearest",
                       origin="upper" if downward else "lower")
     return _finish_map(ax, image, rows, row_axis, colorbar, "probability")
 
 
-def plot_gradient(gradient, *, rows=None, row_axis="", downward=False, ax=None, colorbar=True):
+def plot_gradient(gradient, *, rows=None, row_axis="", downward=False, ax=None, colorbar=True, limit=None):
     """Heat map of a gradient (T, rows): blue is negative (descent raises it), orange positive, white 0.
 
-    Parameters and return value are those of :func:`plot_occupancy`.
+    Parameters and return value are those of :func:`plot_occupancy`; ``limit`` is the largest magnitude by default.
     """
     ax = ax or plt.gca()
     gradient = np.asarray(gradient)
-    limit = max(float(np.abs(gradient).max()), 1e-12)
+    limit = max(float(np.abs(gradient).max()), 1e-12) if limit is None else limit
     image = ax.imshow(gradient.T, cmap=_SIGNED, norm=TwoSlopeNorm(0.0, -limit, limit), aspect="auto",
                       interpolation="nearest", origin="upper" if downward else "lower")
     return _finish_map(ax, image, rows, row_axis, colorbar, "gradient")
+
+
+def plot_frames(frames, *, marks=None, ax=None):
+    """Draw an image whose columns of pixels are frames: time to the right, dark ink on light paper.
+
+    The horizontal axis is that of :func:`plot_occupancy` and :func:`plot_gradient`, so that the three can stand above
+    one another with ``sharex=True``.
+
+    Parameters
+    ----------
+    frames : (T, height) array in [0, 1]
+    marks : mapping from frame to str, optional
+        Text to write above frames, such as what was read there.
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+    """
+    ax = ax or plt.gca()
+    ax.imshow(np.asarray(frames).T, cmap=_INK, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+    for t, text in (marks or {}).items():
+        ax.annotate(text, (t, -0.6), ha="center", va="bottom", fontsize=9, color=BLUE, annotation_clip=False)
+    ax.spines[["left", "bottom"]].set_visible(False)
+    ax.set_yticks([])
+    ax.tick_params(length=0)
+    return ax
 
 
 def _finish_map(ax, image, rows, row_axis, colorbar, what):

@@ -118,6 +118,7 @@ def _check(kind, logits, targets, logit_lengths, target_lengths, blank, validate
             raise ValueError(f"{name} is on {tensor.device}; expected {logits.device}, the device of logits, or cpu")
     _validation.check_batch_axis(logits.shape, *(tensor.shape for tensor in integers.values()))
     if kind == "rnnt":
+        _validation.check_at_least("T", logits.shape[1], 1)
         _validation.check_rows("logits", logits.shape[2], targets.shape[1])
     if validate:
         _validation.check_batch_values(*(tensor.detach().cpu().numpy() for tensor in integers.values()),

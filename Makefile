@@ -1,0 +1,79 @@
+# Everything a reader or contributor runs, from a plain python3: each target first makes the .venv it needs. It publishes nothing.
+PYTHON ?= python3
+PORT ?= 8000
+PYTEST_ARGS ?= -q
+WORKERS ?= auto
+
+PY := .venv/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check -qq
+SITE := _build/html
+
+# Notebooks run in this project's Python, whatever kernels, profiles and startup files the user has.
+export JUPYTER_PREFER_ENV_PATH := 1
+export JUPYTER_PATH :=
+export IPYTHONDIR := $(CURDIR)/.venv/ipython
+export PYDEVD_DISABLE_FILE_VALIDATION := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help book test test-slow site-test serve lab bench screenshots lint clean FORCE
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+
+book: .venv/reader _build/inputs  ## run every notebook and build the site into _build/html; any warning fails
+	@# a failed build leaves no site behind, and the next one reports every warning again
+	@$(PY) -c 'from jupyter_book.cli.main import main; main()' build . -q -W -n --keep-going \
+		|| { rm -rf $(SITE) _build/.doctrees; echo "make book: the build failed; the cause is above." >&2; exit 1; }
+
+test: .venv/dev  ## run the fast tests
+	$(PY) -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+
+test-slow: .venv/dev  ## run the slow tests
+	$(PY) -m pytest -n $(WORKERS) -m slow $(PYTEST_ARGS)
+
+site-test: .venv/dev  ## check the built site: links, alt text, marks, no outside request
+	REQUIRE_SITE=1 $(PY) -m pytest $(PYTEST_ARGS) tests/test_site.py
+
+serve: .venv/reader  ## serve the built site on this machine
+	@test -f $(SITE)/index.html || { echo "There is no site yet: run 'make book' first." >&2; exit 1; }
+	@echo "http://127.0.0.1:$(PORT)/  (Ctrl-C stops it)"
+	@$(PY) -m http.server $(PORT) --bind 127.0.0.1 --directory $(SITE)
+
+lab: .venv/reader  ## open the notebooks in JupyterLab
+	@$(PY) -m jupyterlab --notebook-dir notebooks
+
+bench: .venv/reader  ## time a long utterance
+	$(PY) benchmarks/long_utterance.py
+
+screenshots: .venv/dev  ## picture every page of the built site: light, dark, phone
+	@$(PY) tools/screenshots.py
+
+lint: .venv/dev  ## check the style of code and notebooks, and that notebooks hold no outputs
+	$(PY) -m ruff check .
+	@find notebooks -name '*.ipynb' -not -path '*/.ipynb_checkpoints/*' -exec $(PY) -m nbstripout --keep-id --verify {} +
+
+clean:  ## remove the site, caches and .venv
+	rm -rf .venv _build .pytest_cache .ruff_cache .hypothesis src/*.egg-info
+
+.venv/reader: requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; \
+	sys.exit(0 if (3, 11) <= v <= (3, 13) else f"Python 3.11 to 3.13 is needed; {sys.executable} is {v[0]}.{v[1]}. Try: make PYTHON=python3.12 ...")'
+	@echo "Installing requirements.txt into .venv (torch is large: this may take minutes)"
+	@$(PYTHON) -m venv .venv
+	@$(PIP) install -r requirements.txt
+	@$(PIP) install --no-deps -e .
+	@mkdir -p .venv/ipython/profile_default
+	@echo "c.IPKernelApp.log_level = 'ERROR'" > .venv/ipython/profile_default/ipython_kernel_config.py
+	@touch $@
+
+.venv/dev: .venv/reader requirements-dev.txt
+	@echo "Installing requirements-dev.txt into .venv"
+	@$(PIP) install -r requirements-dev.txt
+	@touch $@
+
+# Neither the notebook cache nor Sphinx sees a change in the package, the data or our extensions. So the build folder keeps
+# a digest of them, and is removed, with the outputs of every notebook, when the digest differs.
+_build/inputs: FORCE
+	@digest=$$(find $(wildcard src data book/_ext requirements.txt _config.yml) -type f \
+		-not -path '*/__pycache__/*' -not -path '*.egg-info/*' -exec cksum {} + | sort | cksum); \
+	if [ "$$digest" != "$$(cat $@ 2>/dev/null)" ]; then rm -rf _build && mkdir -p _build && echo "$$digest" > $@; fi

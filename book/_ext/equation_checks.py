@@ -1,0 +1,283 @@
+"""Bind each displayed equation of the book to the tests that check it, and show it. It runs no test: pytest does.
+
+An equation's label decides what it is: ``def-...`` is a definition, any other label an identity, which needs a test
+marked ``@pytest.mark.equation("label")`` that calls ``check_equation("label", ...)``. The tests are read as text, never
+imported. The build warns about an identity without a test, a displayed equation without a label, a mark whose label no
+equation has, and a marked test that does not call ``check_equation``. Beside each equation stands a link to its entry
+on the page that holds the ``{equation-checks}`` directive.
+"""
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+from typing import NamedTuple
+
+from docutils import nodes
+from sphinx.environment.collectors import EnvironmentCollector
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
+
+logger = logging.getLogger(__name__)
+
+
+class Check(NamedTuple):
+    file: str
+    line: int
+    name: str
+    summary: str
+    source: str
+    calls_check: bool
+
+
+class Equation(NamedTuple):
+    docname: str
+    label: str | None
+    tex: str
+    location: str
+
+    @property
+    def is_definition(self):
+        return self.label.startswith("def-")
+
+
+# --- reading the tests ---
+
+
+def collect_checks(folder, root):
+    """Return ``{label: [Check, ...]}`` from the marks in every ``*.py`` below `folder`, named relative to `root`."""
+    checks = defaultdict(list)
+    for path in sorted(Path(folder).rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        file = path.relative_to(root).as_posix()
+        for node in ast.walk(ast.parse(text, filename=file)):
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            marks = [d for d in node.decorator_list if ast.unparse(d).startswith("pytest.mark.equation(")]
+            for mark in marks:
+                for label in map(ast.literal_eval, mark.args):
+                    checks[label].append(describe(node, label, text, file))
+    return dict(checks)
+
+
+def describe(function, label, text, file):
+    first = min([d.lineno for d in function.decorator_list], default=function.lineno)
+    lines = text.splitlines()[first - 1 : function.end_lineno]
+    source = "\n".join(line[function.col_offset :] for line in lines)
+    summary = (ast.get_docstring(function) or "").partition("\n")[0]
+    return Check(file, function.lineno, function.name, summary, source, calls_check(function, label))
+
+
+def calls_check(function, label):
+    """Tell whether the body calls ``check_equation`` with this label, or with a label that is not a literal."""
+    calls = (node for node in ast.walk(function) if isinstance(node, ast.Call) and node.args)
+    labels = (call.args[0] for call in calls if ast.unparse(call.func).split(".")[-1] == "check_equation")
+    return any(not isinstance(argument, ast.Constant) or argument.value == label for argument in labels)
+
+
+def read_tests(app, config):
+    # The value of a setting that belongs to the environment: when a check changes, Sphinx renders the pages anew.
+    config.equation_checks_found = collect_checks(Path(app.srcdir, config.equation_checks_tests), app.srcdir)
+
+
+# --- reading the pages ---
+
+
+class ChecksPlaceholder(nodes.General, nodes.Element):
+    """Where the generated part of the page of checks goes, once every page has been read."""
+
+
+class EquationChecks(SphinxDirective):
+    def run(self):
+        return [ChecksPlaceholder()]
+
+
+def displayed_equations(doctree):
+    """Return the equations that the author displays: not the ones that a notebook cell prints, nor copies of others."""
+
+    def is_output(node):
+        return any("cell_output" in parent.get("classes", []) for parent in ancestors(node))
+
+    return [node for node in doctree.findall(nodes.math_block) if not is_output(node)]
+
+
+def ancestors(node):
+    while node.parent is not None:
+        node = node.parent
+        yield node
+
+
+class EquationCollector(EnvironmentCollector):
+    """Keep, in the environment, the equations of each page (``env.displayed``) and the page of checks."""
+
+    def clear_doc(self, app, env, docname):
+        vars(env).setdefault("displayed", {}).pop(docname, None)
+        vars(env).setdefault("checks_pages", set()).discard(docname)
+
+    def merge_other(self, app, env, docnames, other):
+        env.displayed.update({doc: other.displayed[doc] for doc in docnames if doc in other.displayed})
+        env.checks_pages.update(other.checks_pages & set(docnames))
+
+    def process_doc(self, app, doctree):
+        env = app.env
+        env.displayed[env.docname] = [
+            Equation(env.docname, node.get("label"), node.astext(), f"{env.doc2path(env.docname)}:{node.line or ''}")
+            for node in displayed_equations(doctree)
+        ]
+        if any(doctree.findall(ChecksPlaceholder)):
+            env.checks_pages.add(env.docname)
+
+
+def report(app, env):
+    """Warn about whatever is not bound; have the page of checks written again, since any page may have changed it."""
+    checks = app.config.equation_checks_found
+    labels = set()
+    for equation in (e for page in env.displayed.values() for e in page):
+        if equation.label is None:
+            logger.warning("displayed equation without a label: %s", one_line(equation.tex), location=equation.location)
+            continue
+        labels.add(equation.label)
+        if not equation.is_definition and equation.label not in checks:
+            message = 'equation "%s" has no check: no test is marked @pytest.mark.equation("%s")'
+            logger.warning(message, equation.label, equation.label, location=equation.location)
+    for label, check in [(label, check) for label, found in sorted(checks.items()) for check in found]:
+        location = f"{Path(app.srcdir, check.file)}:{check.line}"
+        if label not in labels:
+            logger.warning('no equation has the label "%s" that %s checks', label, check.name, location=location)
+        elif not check.calls_check:
+            logger.warning('%s does not call check_equation("%s", ...)', check.name, label, location=location)
+    if labels and len(env.checks_pages) != 1:
+        logger.warning("one page must hold the equation-checks directive, not %s", sorted(env.checks_pages) or "none")
+    for page in env.checks_pages:
+        env.get_domain("math").data["has_equations"][page] = True  # it repeats the equations, so it needs MathJax
+    return sorted(env.checks_pages)
+
+
+def one_line(tex):
+    return " ".join(tex.split())
+
+
+# --- writing ---
+
+
+def resolve(app, doctree, docname):
+    for placeholder in list(doctree.findall(ChecksPlaceholder)):
+        placeholder.replace_self(checks_page(app, docname))
+    for node in displayed_equations(doctree):
+        if node.get("label"):
+            add_mark(app, docname, node)
+
+
+def add_mark(app, docname, node):
+    equation = Equation(docname, node["label"], "", "")
+    kind = "definition" if equation.is_definition else "checked"
+    spoken = f" equation {number(app.env, equation)}: its entry in the list"
+    text = [nodes.Text(kind), nodes.inline("", spoken, classes=["visually-hidden"])]
+    page = min(app.env.checks_pages, default=docname)
+    link = reference(app, docname, page, entry_id(equation.label), *text)
+    box = nodes.container(classes=["displayed-equation"])
+    node.parent.replace(node, box)  # replace_self would copy the ids too
+    box += [node, nodes.paragraph("", "", link, classes=["equation-mark", f"equation-mark-{kind}"])]
+
+
+def checks_page(app, docname):
+    """Return the generated part of the page: counts, one table row per equation, one section per identity."""
+    checks = app.config.equation_checks_found
+    equations = [e for page in reading_order(app.env) for e in app.env.displayed[page] if e.label]
+    identities = [e for e in equations if not e.is_definition]
+    tests = {(c.file, c.name) for e in identities for c in checks.get(e.label, [])}
+    summary = (
+        f"The book displays {plural(len(equations), 'labelled equation')}: {plural(len(identities), 'identity')}, "
+        f"checked by {plural(len(tests), 'test')}, and {plural(len(equations) - len(identities), 'definition')}."
+    )
+    rows = [row(app, docname, e, checks.get(e.label, [])) for e in equations]
+    sections = [section(app, docname, e, checks.get(e.label, [])) for e in identities]
+    return [nodes.paragraph("", summary), table(["Equation", "Label", "Kind", "Checks"], rows), *sections]
+
+
+def row(app, docname, equation, checks):
+    link = reference(app, docname, equation.docname, equation_id(equation.label), nodes.Text(number(app.env, equation)))
+    if equation.is_definition:
+        target = nodes.inline("", "definition", ids=[entry_id(equation.label)])
+    else:
+        target = nodes.inline("", "identity")
+    count = nodes.Text(str(len(checks)))
+    if checks and not equation.is_definition:
+        count = reference(app, docname, docname, entry_id(equation.label), count)
+    return [link, nodes.literal("", equation.label), target, count]
+
+
+def section(app, docname, equation, checks):
+    title = nodes.title("", "", nodes.Text(f"{number(app.env, equation)} "), nodes.literal("", equation.label))
+    page = app.env.titles[equation.docname].astext()
+    back = reference(app, docname, equation.docname, equation_id(equation.label), nodes.Text(f"Back to it in {page}"))
+    copy = nodes.math_block("", equation.tex, nowrap=False, number=None, label=None, classes=["equation-copy"])
+    result = nodes.section("", title, copy, nodes.paragraph("", "", back))
+    result["ids"], result["classes"] = [entry_id(equation.label)], ["equation-entry"]
+    for check in checks:
+        name = nodes.literal("", f"{check.file}::{check.name}")
+        result += nodes.paragraph("", "", name, nodes.Text(f": {check.summary}" if check.summary else ""))
+        result += nodes.raw("", '<details class="check-source"><summary>Source of the test</summary>', format="html")
+        result += nodes.literal_block(check.source, check.source, language="python")
+        result += nodes.raw("", "</details>", format="html")
+    return result
+
+
+def table(heads, rows):
+    group = nodes.tgroup("", *[nodes.colspec(colwidth=1) for _ in heads], cols=len(heads))
+    group += nodes.thead("", table_row([nodes.Text(head) for head in heads]))
+    group += nodes.tbody("", *[table_row(cells) for cells in rows])
+    return nodes.table("", group, classes=["equation-table"])
+
+
+def table_row(cells):
+    return nodes.row("", *[nodes.entry("", nodes.paragraph("", "", cell)) for cell in cells])
+
+
+def reference(app, docname, target, anchor, *children):
+    uri = f"#{anchor}" if target == docname else f"{app.builder.get_relative_uri(docname, target)}#{anchor}"
+    return nodes.reference("", "", *children, internal=True, refuri=uri)
+
+
+def equation_id(label):
+    return nodes.make_id(f"equation-{label}")  # as Sphinx's own math domain names it
+
+
+def entry_id(label):
+    return nodes.make_id(f"check-{label}")
+
+
+def number(env, equation):
+    parts = env.toc_fignumbers.get(equation.docname, {}).get("displaymath", {}).get(equation_id(equation.label))
+    return "({})".format(".".join(map(str, parts))) if parts else f"({equation.label})"
+
+
+def plural(count, noun):
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count} {noun[:-1]}ies" if noun.endswith("y") else f"{count} {noun}s"
+
+
+def reading_order(env):
+    """Return the pages as the table of contents visits them, then any that it does not reach."""
+    order = {}
+
+    def visit(docname):
+        if docname not in order:
+            order[docname] = True
+            for child in env.toctree_includes.get(docname, []):
+                visit(child)
+
+    visit(env.config.root_doc)
+    return [page for page in [*order, *sorted(set(env.displayed) - set(order))] if page in env.displayed]
+
+
+def setup(app):
+    app.add_config_value("equation_checks_tests", "tests", "env")
+    app.add_config_value("equation_checks_found", {}, "env")
+    app.add_node(ChecksPlaceholder)
+    app.add_directive("equation-checks", EquationChecks)
+    app.add_env_collector(EquationCollector)
+    app.connect("config-inited", read_tests)
+    app.connect("env-updated", report)
+    app.connect("doctree-resolved", resolve)
+    return {"version": "1", "env_version": 1, "parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,205 @@
+"""Checks of the built site: links, pictures, marks, no request to elsewhere, readable on a phone. It builds nothing.
+
+Without a site (`make book`) or a Chromium the tests skip, with the reason; with REQUIRE_SITE=1 and REQUIRE_BROWSER=1
+in the environment they fail instead.
+"""
+
+import os
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+from urllib.parse import unquote, urljoin, urlsplit
+
+import pytest
+from bs4 import BeautifulSoup
+
+SITE = Path(__file__).parent.parent / "_build" / "html"
+PHONE = 360
+IMAGE_PATH = re.compile(r"^\S*[/\\]\S*$|\.(png|svg|jpe?g|gif|webp)$", re.IGNORECASE)
+CSS_REFERENCE = re.compile(r"""(?:url\(|@import\s+(?!url\())\s*["']?([^"')\s;]+)""")
+COUNT_BAD_FORMULAS = """() => {
+    const set = formula => formula.querySelectorAll('mjx-container').length === 1;
+    const errors = '[data-mml-node="merror"], [data-mml-node="mtext"][fill="red"]';
+    return [
+        [...document.querySelectorAll('.math')].filter(formula => !set(formula)).length,
+        document.querySelectorAll(errors).length,
+    ];
+}"""
+
+
+def skip_or_fail(variable, reason):
+    if os.environ.get(variable):
+        pytest.fail(f"{variable} is set, and {reason}")
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="module")
+def site():
+    """Return every page of the site, parsed: {path: soup}."""
+    if not (SITE / "index.html").exists():
+        skip_or_fail("REQUIRE_SITE", "the site is not built (make book)")
+    paths = [path for path in sorted(SITE.rglob("*.html")) if SITE / "_static" not in path.parents]
+    return {path: BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser") for path in paths}
+
+
+@pytest.fixture(scope="module")
+def pages(site):
+    """Return the paths to open in a browser: all but index.html, where it only redirects to the first page."""
+    return [path for path, soup in site.items() if soup.body]
+
+
+@pytest.fixture(scope="module")
+def browser(site):
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if chromium is None:
+        skip_or_fail("REQUIRE_BROWSER", "there is no chromium on the PATH")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser")
+    quiet = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chromium, args=quiet)
+        yield browser
+        browser.close()
+
+
+def name(path):
+    return path.relative_to(SITE).as_posix()
+
+
+def is_local(address):
+    return not urlsplit(address).scheme and not address.startswith("//")
+
+
+def target_of(page, address):
+    """Return the file and the fragment to which a local address on a page leads."""
+    parts = urlsplit(urljoin(page.as_uri(), address))
+    return Path(unquote(parts.path)), unquote(parts.fragment)
+
+
+def references(soup):
+    """Yield every (tag, address) of a page, links included."""
+    for attribute in ("href", "src", "data", "poster"):
+        for tag in soup.find_all(attrs={attribute: True}):
+            yield tag, tag[attribute]
+    for tag in soup.find_all(srcset=True):
+        for candidate in tag["srcset"].split(","):
+            yield tag, candidate.split()[0]
+    for tag in soup.find_all("meta", attrs={"http-equiv": re.compile("^refresh$", re.IGNORECASE)}):
+        yield tag, tag["content"].partition("url=")[2]
+
+
+def test_links_anchors_and_files_resolve(site):
+    anchors = {page: {tag["id"] for tag in soup.find_all(id=True)} for page, soup in site.items()}
+    broken = []
+    for page, soup in site.items():
+        for _, address in references(soup):
+            if not is_local(address):
+                continue
+            target, fragment = target_of(page, address)
+            if target.is_dir():
+                target = target / "index.html"
+            wrong_anchor = fragment and target.suffix == ".html" and fragment not in anchors.get(target, ())
+            if not target.is_file() or wrong_anchor:
+                broken.append(f"{name(page)}: {address}")
+    assert not broken, "\n".join(broken)
+
+
+def test_no_page_uses_an_id_twice(site):
+    """A link to an id that stands twice leads to the first, wherever it was meant to lead."""
+    twice = []
+    for page, soup in site.items():
+        ids = Counter(tag["id"] for tag in soup.find_all(id=True))
+        twice += [f"{name(page)}: {label}" for label, count in ids.items() if count > 1]
+    assert not twice, "\n".join(twice)
+
+
+def test_style_sheets_name_files_of_the_site(site):
+    broken = []
+    for sheet in SITE.rglob("*.css"):
+        for address in CSS_REFERENCE.findall(sheet.read_text(encoding="utf-8")):
+            if address.startswith("data:"):
+                continue
+            if not is_local(address) or not target_of(sheet, address)[0].is_file():
+                broken.append(f"{name(sheet)}: {address}")
+    assert not broken, "\n".join(broken)
+
+
+def test_pictures_have_alternative_text(site):
+    bad = [
+        f"{name(page)}: {image.get('src', '')[:80]} has alt={image.get('alt')!r}"
+        for page, soup in site.items()
+        for image in soup.find_all("img")
+        if not image.get("alt", "").strip() or IMAGE_PATH.search(image["alt"].strip())
+    ]
+    assert not bad, "\n".join(bad)
+
+
+def test_nothing_is_loaded_from_elsewhere(site):
+    external = [
+        f"{name(page)}: <{tag.name}> {address}"
+        for page, soup in site.items()
+        for tag, address in references(soup)
+        if tag.name != "a" and not is_local(address) and not address.startswith("data:")
+    ]
+    for page, soup in site.items():
+        styles = [tag.get_text() for tag in soup.find_all("style")]
+        styles += [tag["style"] for tag in soup.find_all(style=True)]
+        for address in CSS_REFERENCE.findall("\n".join(styles)):
+            if not is_local(address) and not address.startswith("data:"):
+                external.append(f"{name(page)}: style {address}")
+    assert not external, "\n".join(external)
+
+
+def test_each_equation_has_a_mark_that_leads_to_its_entry(site):
+    bad, seen = [], 0
+    for page, soup in site.items():
+        for equation in soup.select("div.math"):
+            if "equation-copy" in equation["class"] or equation.find_parent(class_="cell_output"):
+                continue
+            seen += 1
+            box = equation.parent
+            link = box.select_one(".equation-mark a") if "displayed-equation" in box["class"] else None
+            where = f"{name(page)}: {equation.get('id') or ' '.join(equation.get_text().split())[:60]}"
+            if link is None:
+                bad.append(f"{where}: no mark")
+                continue
+            target, fragment = target_of(page, link["href"])
+            entry = site[target].find(id=fragment) if target in site else None
+            if entry is None:
+                bad.append(f"{where}: the mark leads nowhere: {link['href']}")
+            elif link.get_text().startswith("checked") and not entry.select("details pre"):
+                bad.append(f"{where}: marked as checked, and its entry shows no test")
+    assert seen, "the book displays no equation at all"
+    assert not bad, "\n".join(bad)
+
+
+def test_pages_load_alone_and_set_their_mathematics(pages, browser):
+    """No request leaves the folder, no script fails, and MathJax has set every formula without an error."""
+    problems = []
+    tab = browser.new_page()
+    tab.on("request", lambda r: r.url.startswith(("file:", "data:", "blob:")) or problems.append(f"requests {r.url}"))
+    tab.on("requestfailed", lambda r: problems.append(f"cannot load {r.url}"))
+    tab.on("console", lambda m: m.type == "error" and problems.append(f"console: {m.text}"))
+    tab.on("pageerror", lambda e: problems.append(f"script: {e}"))
+    for page in pages:
+        before = len(problems)
+        tab.goto(page.as_uri())
+        tab.evaluate("() => window.MathJax?.startup?.promise")
+        unset, wrong = tab.evaluate(COUNT_BAD_FORMULAS)
+        problems += [f"{unset} formulas not set"] * bool(unset) + [f"{wrong} formulas with a TeX error"] * bool(wrong)
+        problems[before:] = [f"{name(page)}: {problem}" for problem in problems[before:]]
+    tab.close()
+    assert not problems, "\n".join(problems)
+
+
+def test_no_page_scrolls_sideways_on_a_phone(pages, browser):
+    wide = []
+    tab = browser.new_page(viewport={"width": PHONE, "height": 720})
+    for page in pages:
+        tab.goto(page.as_uri())
+        tab.evaluate("() => window.MathJax?.startup?.promise")
+        width = tab.evaluate("() => document.documentElement.scrollWidth")
+        if width > PHONE:
+            wide.append(f"{name(page)}: {width} px wide on a screen of {PHONE}")
+    tab.close()
+    assert not wide, "\n".join(wide)
