@@ -1,4 +1,4 @@
-"""CTC and RNN-T losses and logit gradients for a padded batch, vectorised NumPy. The lattice runs on shares, in float64.
+"""CTC and RNN-T losses and logit gradients for a padded batch, in NumPy. The lattice runs on shares, in float64.
 
 Forward, log alpha advances frame by frame (CTC) or anti-diagonal by anti-diagonal (RNN-T), and the share of each
 incoming arc in its node's mass is stored. Backward, occupancy flows back through the shares by multiply-add: no beta,

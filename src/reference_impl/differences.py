@@ -72,7 +72,7 @@ def central_difference(f: Callable[[np.ndarray], float], x, *, h: float = DEFAUL
     gradient = np.full(x.shape, np.nan)
     for index in np.ndindex(x.shape) if entries is None else map(tuple, entries):
         if not np.isfinite(x[index]):
-            raise ValueError(f"x[{', '.join(map(str, index))}] = {x[index]}; expected a finite entry (choose with entries=)")
+            raise ValueError(f"x[{', '.join(map(str, index))}] = {x[index]}; expected a finite entry")
         value, step = {}, {}
         for sign in (+1, -1):
             moved = x.copy()

@@ -15,7 +15,7 @@ from sklearn.datasets import load_digits
 from ._validation import check_at_least, check_integers, check_scores
 
 __all__ = ["BLANK", "NUM_SYMBOLS", "SYMBOLS", "DigitStrings", "greedy_decode", "label_error_rate", "load_images",
-           "make_strings", "spell"]
+           "make_strings", "peaks", "spell"]
 
 BLANK = 0  # digit d is label d + 1
 SYMBOLS = ("∅", *"0123456789")
@@ -144,13 +144,31 @@ def greedy_decode(logits, logit_lengths, *, blank=BLANK) -> list[list[int]]:
     >>> greedy_decode(logits, np.array([7])), greedy_decode(logits, np.array([2]))
     ([[1, 1, 2]], [[1]])
     """
-    best = check_scores("logits", logits, 3, "(B, T, V)").argmax(-1)
-    decoded = []
-    for symbols, length in zip(best, check_integers("logit_lengths", logit_lengths, 1, "(B,)"), strict=True):
-        symbols = symbols[:length]
-        starts = np.flatnonzero(np.diff(symbols, prepend=-1))  # the first frame of each run
-        decoded.append([int(k) for k in symbols[starts] if k != blank])
-    return decoded
+    logits = check_scores("logits", logits, 3, "(B, T, V)")
+    logit_lengths = check_integers("logit_lengths", logit_lengths, 1, "(B,)")
+    return [list(peaks(u[:length], blank=blank).values()) for u, length in zip(logits, logit_lengths, strict=True)]
+
+
+def peaks(logits, *, blank=BLANK) -> dict[int, int]:
+    """Where greedy decoding reads each label of one utterance: the first frame of its run, and the label.
+
+    Parameters
+    ----------
+    logits : (T, V) float array
+    blank : int
+
+    Returns
+    -------
+    dict from frame to label, in the order of the frames
+
+    Examples
+    --------
+    >>> peaks(np.eye(3)[[1, 1, 0, 1, 2, 2, 0]])
+    {0: 1, 3: 1, 4: 2}
+    """
+    best = check_scores("logits", logits, 2, "(T, V)").argmax(-1)
+    starts = np.flatnonzero(np.diff(best, prepend=-1))  # the first frame of each run
+    return {int(t): int(best[t]) for t in starts if best[t] != blank}
 
 
 def label_error_rate(decoded, targets, target_lengths) -> float:

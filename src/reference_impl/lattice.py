@@ -74,7 +74,7 @@ class Lattice:
         return weights
 
     def occupancy(self, posteriors: np.ndarray) -> np.ndarray:
-        """Scatter, the transpose of the gather: the posteriors of all arcs that use an entry, added; shape ``shape``."""
+        """Scatter, the transpose of the gather: posteriors of all arcs that use an entry, added; of shape ``shape``."""
         posteriors = check_weights("posteriors", posteriors, (len(self.arcs),))
         total = np.zeros(self.shape, dtype=posteriors.dtype)
         for arc, posterior in zip(self.arcs, posteriors, strict=True):

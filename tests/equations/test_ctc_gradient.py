@@ -213,7 +213,8 @@ def test_occupancy_sum():
     def rhs(occupancy, t, V):
         return sum(occupancy[t, k] for k in range(0, V))
 
-    cases = [(zero_outside(ctc_occupancy(y, targets), zero=5), t, y.shape[1]) for y, targets in INPUTS for t in range(len(y))]
+    cases = [(zero_outside(ctc_occupancy(y, targets), zero=5), t, y.shape[1])
+             for y, targets in INPUTS for t in range(len(y))]
     check_equation("eq-ctc-occupancy-sum", lambda occupancy, t, V: 1, rhs, cases)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -33,11 +33,14 @@ class Candidate:
         What the gradient is taken with respect to; log-probs need not be normalised.
     function : callable
         ``function(scores, targets, logit_lengths, target_lengths, *, blank=0) -> losses, backward``.
+    tolerance : float
+        How far off a right result may be: the default suits float64; take 1e-5 for a loss that computes in float32.
     """
 
     loss: str
     variable: str
     function: Callable
+    tolerance: float = field(default=1e-9, kw_only=True)
 
     def __call__(self, scores, targets, *, blank=0):
         """Loss and gradient of one utterance without padding."""
@@ -56,8 +59,8 @@ def over_batch(one, loss):
             losses[b], gradient[used] = one(scores[used], targets[b, :U], blank)
 
         def backward(upstream):
-            upstream = np.where(losses == np.inf, 0.0, upstream)
-            return gradient * upstream.reshape(-1, *[1] * (gradient.ndim - 1))
+            scale = upstream.reshape(-1, *[1] * (gradient.ndim - 1))
+            return np.multiply(gradient, scale, out=np.zeros_like(gradient), where=gradient != 0)
 
         return losses, backward
 
@@ -108,22 +111,23 @@ def _check(name, loss=None, variable=None):
     return register
 
 
-def _scores(candidate, T, U, V, *, seed=0, scale=1.0):
-    shape = (T, V) if candidate.loss == "ctc" else (T, U + 1, V)
-    return scale * np.random.default_rng(seed).normal(size=shape)
+def _scores(candidate, T, U, V, *, seed=0):
+    return np.random.default_rng(seed).normal(size=(T, V) if candidate.loss == "ctc" else (T, U + 1, V))
 
 
 def _reference(candidate):
     return next(r for r in RIGHT if (r.loss, r.variable) == (candidate.loss, candidate.variable))
 
 
-def _close(a, b, tolerance=1e-9):
-    return bool(np.allclose(a, b, rtol=tolerance, atol=tolerance))  # a NaN is close to nothing
+def _close(candidate, a, b, *, least=0.0):
+    """To within the candidate's tolerance, or a larger one; a NaN is close to nothing."""
+    tolerance = max(candidate.tolerance, least)
+    return bool(np.allclose(a, b, rtol=tolerance, atol=tolerance))
 
 
-def _agree(first, second, tolerance=1e-9):
+def _agree(candidate, first, second):
     """Whether two (loss, gradient) pairs are the same."""
-    return _close(first[0], second[0], tolerance) and _close(first[1], second[1], tolerance)
+    return _close(candidate, first[0], second[0]) and _close(candidate, first[1], second[1])
 
 
 def _matches_own_differences(candidate, T, targets, V, *, blank=0):
@@ -134,7 +138,7 @@ def _matches_own_differences(candidate, T, targets, V, *, blank=0):
         slope = np.array([(gradient * direction).sum()])
         try:
             check_gradient(lambda step, d=direction: float(candidate(scores + step[0] * d, targets, blank=blank)[0]),
-                           slope, np.zeros(1), h=1e-3)
+                           slope, np.zeros(1), h=1e-3, noise=candidate.tolerance / 10)
         except GradientMismatch:
             return False
     return True
@@ -158,47 +162,49 @@ def _(candidate):
 @_check("symmetric Jacobian")
 def _(candidate):
     """A gradient's Jacobian is a Hessian. This needs no loss at all."""
-    scores, targets, h = _scores(candidate, 3, 2, 4), [1, 2], 1e-4
+    scores, targets, h = _scores(candidate, 3, 2, 4), [1, 2], np.cbrt(candidate.tolerance)
     v, w = np.random.default_rng(1).normal(size=(2, *scores.shape))
 
     def bend(along):
         return (candidate(scores + h * along, targets)[1] - candidate(scores - h * along, targets)[1]) / (2 * h)
 
-    return _close((bend(v) * w).sum(), (bend(w) * v).sum(), 1e-6)
+    return _close(candidate, (bend(v) * w).sum(), (bend(w) * v).sum(), least=10 * h**2)
 
 
 @_check("sums to 0 over V", variable="logits")
 def _(candidate):
-    return _close(candidate(_scores(candidate, 4, 3, 4), [1, 2, 2])[1].sum(-1), 0.0)
+    return _close(candidate, candidate(_scores(candidate, 4, 3, 4), [1, 2, 2])[1].sum(-1), 0.0)
 
 
 @_check("mass 1 in each frame or anti-diagonal", variable="log_probs")
 def _(candidate):
     node = -candidate(_scores(candidate, 4, 3, 4), [1, 2, 2])[1].sum(-1)
     if candidate.loss == "ctc":
-        return _close(node, 1.0)
-    return all(_close(np.trace(node[:, ::-1], offset), 1.0) for offset in range(-3, 4))
+        return _close(candidate, node, 1.0)
+    return all(_close(candidate, np.trace(node[:, ::-1], offset), 1.0) for offset in range(-3, 4))
 
 
 @_check("a constant added to a row changes nothing", variable="logits")
 def _(candidate):
     scores = _scores(candidate, 3, 2, 4)
-    moved = scores + np.random.default_rng(1).normal(size=scores.shape[:-1])[..., None]
-    return _agree(candidate(scores, [1, 2]), candidate(moved, [1, 2]))
+    moved = scores + 2000.0 * np.random.default_rng(1).normal(size=scores.shape[:-1])[..., None]
+    return _agree(candidate, candidate(scores, [1, 2]), candidate(moved, [1, 2]))
 
 
 @_check("symbols renamed")
 def _(candidate):
     scores, order = _scores(candidate, 3, 2, 4), np.array([2, 3, 0, 1])  # new symbol k was order[k]
     loss, gradient = candidate(scores, [1, 2])
-    return _agree((loss, gradient[..., order]), candidate(scores[..., order], np.argsort(order)[[1, 2]], blank=2))
+    renamed = candidate(scores[..., order], np.argsort(order)[[1, 2]], blank=2)
+    return _agree(candidate, (loss, gradient[..., order]), renamed)
 
 
 @_check("time reversed", loss="ctc")
 def _(candidate):
     scores = _scores(candidate, 4, 3, 4)
     loss, gradient = candidate(scores, [1, 1, 2])
-    return _agree((loss, gradient), (candidate(scores[::-1], [2, 1, 1])[0], candidate(scores[::-1], [2, 1, 1])[1][::-1]))
+    loss_reversed, reversed_gradient = candidate(scores[::-1], [2, 1, 1])
+    return _agree(candidate, (loss, gradient), (loss_reversed, reversed_gradient[::-1]))
 
 
 @_check("loss is the path sum, every small target")
@@ -210,7 +216,7 @@ def _(candidate):
             lattice = {"ctc": ctc_lattice, "rnnt": rnnt_lattice}[candidate.loss](targets, T, 3)
             weights = lattice.arc_weights(log_probs)
             log_z = LOG.sum(LOG.product(weights[i] for i in path) for path in enumerate_paths(lattice))
-            if not _close(candidate(scores, targets)[0], -log_z):
+            if not _close(candidate, candidate(scores, targets)[0], -log_z):
                 return False
     return True
 
@@ -218,7 +224,7 @@ def _(candidate):
 @_check("against the reference, one random case")
 def _(candidate):
     scores = _scores(candidate, 4, 3, 5)
-    return _agree(candidate(scores, [1, 2, 1]), _reference(candidate)(scores, [1, 2, 1]))
+    return _agree(candidate, candidate(scores, [1, 2, 1]), _reference(candidate)(scores, [1, 2, 1]))
 
 
 @_check("through log_softmax, against the reference", variable="log_probs")
@@ -227,12 +233,13 @@ def _(candidate):
     gradient = candidate(log_softmax(logits), [1, 2, 1])[1]
     pulled_back = gradient - np.exp(log_softmax(logits)) * gradient.sum(-1, keepdims=True)
     module = {"ctc": ctc, "rnnt": rnnt}[candidate.loss]
-    return _close(pulled_back, module.grad_logits(logits, [1, 2, 1]))
+    return _close(candidate, pulled_back, module.grad_logits(logits, [1, 2, 1]))
 
 
 def _ragged(candidate, padding):
     """A batch of three ragged utterances, filled up with ``padding``; also each utterance alone."""
-    alone = [(_scores(candidate, T, len(labels), 4, seed=T), labels) for T, labels in [(3, [1, 2]), (5, [3]), (4, [2, 1, 3])]]
+    utterances = [(3, [1, 2]), (5, [3]), (4, [2, 1, 3])]
+    alone = [(_scores(candidate, T, len(labels), 4, seed=T), labels) for T, labels in utterances]
     scores = np.full((3, 5, 4) if candidate.loss == "ctc" else (3, 5, 4, 4), padding)
     targets = np.ones((3, 3), dtype=np.int64)
     for b, (used, labels) in enumerate(alone):
@@ -248,9 +255,9 @@ def _(candidate):
     expected = np.zeros_like(gradient)
     for b, (used, labels) in enumerate(alone):
         loss, expected[(b, *map(slice, used.shape))] = candidate(used, labels)
-        if not _close(losses[b], loss):
+        if not _close(candidate, losses[b], loss):
             return False
-    return _close(gradient, expected)
+    return _close(candidate, gradient, expected)
 
 
 @_check("NaN in the padding")
@@ -282,27 +289,30 @@ def _(candidate):
 def _(candidate):
     masked = _scores(candidate, 4, 2, 4)
     masked[1, ..., 2] = masked[2, ..., 3] = -np.inf
-    return _agree(candidate(masked, [1, 2]), candidate(np.maximum(masked, -500.0), [1, 2]))
+    return _agree(candidate, candidate(masked, [1, 2]), candidate(np.maximum(masked, -500.0), [1, 2]))
 
 
 @_check("confident frames")
 def _(candidate):
     """Probabilities that are exactly 1 in floating point, along one right alignment."""
-    scores = np.full(_scores(candidate, 4, 2, 3).shape, -400.0)
+    scores = np.full(_scores(candidate, 4, 2, 3).shape, -800.0)
     path = ([(0, 1), (1, 0), (2, 2), (3, 0)] if candidate.loss == "ctc" else
             [(0, 0, 1), (0, 1, 0), (1, 1, 0), (2, 1, 2), (2, 2, 0), (3, 2, 0)])
     for entry in path:
         scores[entry] = 0.0
-    return _agree(candidate(scores, [1, 2]), _reference(candidate)(scores, [1, 2]))
+    return _agree(candidate, candidate(scores, [1, 2]), _reference(candidate)(scores, [1, 2]))
 
 
 @_check("log Z below -10000, against the reference")
 def _(candidate):
-    """As long utterances have, but in few frames: in float32 such a sum is rounded to a thousandth."""
-    scores = _scores(candidate, 150, 2, 4, scale=100.0) - 20.0
+    """As long utterances have, but in few frames, since another symbol takes the mass. float32 is off by 1e-3 here."""
+    scores = _scores(candidate, 150, 2, 4)
+    scores[..., 3] += 75.0
+    scores = log_softmax(scores)
     loss, gradient = candidate(scores, [1, 2])
     expected = _reference(candidate)(scores, [1, 2])
-    return bool(expected[0] > 1e4) and _close(loss / expected[0], 1.0, 1e-6) and _close(gradient, expected[1], 1e-6)
+    return (expected[0] > 1e4 and _close(candidate, loss / expected[0], 1.0, least=1e-6)
+            and _close(candidate, gradient, expected[1], least=1e-6))
 
 
 @_check("second backward equals the first")
@@ -310,7 +320,7 @@ def _(candidate):
     scores, half = _scores(candidate, 3, 2, 4), np.array([0.5])
     _, backward = candidate.function(scores[None], np.array([[1, 2]]), np.array([3]), np.array([2]))
     first = backward(half).copy()
-    return _close(first, backward(half))
+    return _close(candidate, first, backward(half))
 
 
 @_check("linear in the upstream gradient")
@@ -318,7 +328,7 @@ def _(candidate):
     def gradient(upstream):
         scores = _scores(candidate, 3, 2, 4)[None]
         return candidate.function(scores, np.array([[1, 2]]), np.array([3]), np.array([2]))[1](np.array([upstream]))
-    return _close(gradient(-3.0), -3.0 * gradient(1.0))
+    return _close(candidate, gradient(-3.0), -3.0 * gradient(1.0))
 
 
 @_check("arguments are left as they were")

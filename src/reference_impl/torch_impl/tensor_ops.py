@@ -7,12 +7,37 @@ computed in ``backward``, when the upstream gradient is known. Arguments come ch
 
 from __future__ import annotations
 
+import functools
+
 import torch
-from torch.autograd.function import once_differentiable
 
 __all__ = ["CTC", "RNNT"]
 
 _LATTICE = torch.float64
+
+
+class _NoSecondDerivative(torch.autograd.Function):
+    """The first argument, as something that depends on the others in a way that cannot be differentiated."""
+
+    @staticmethod
+    def forward(ctx, gradient, *depends_on):
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(ctx, upstream):
+        raise RuntimeError("the second derivative of ctc_loss and rnnt_loss is not implemented")
+
+
+def _once_differentiable(backward):
+    """Like torch's, which takes a gradient for a constant when the *upstream* gradient is one; this one never does."""
+    @functools.wraps(backward)
+    def wrapper(ctx, upstream):
+        with torch.no_grad():
+            gradient, *others = backward(ctx, upstream)
+        if torch.is_grad_enabled():
+            gradient = _NoSecondDerivative.apply(gradient, ctx.saved_tensors[0], upstream)
+        return gradient, *others
+    return wrapper
 
 
 class CTC(torch.autograd.Function):
@@ -45,7 +70,7 @@ class CTC(torch.autograd.Function):
         return (0.0 - log_z).to(_compute_dtype(logits))
 
     @staticmethod
-    @once_differentiable
+    @_once_differentiable
     def backward(ctx, upstream):
         logits, peak, mass, extended, T_of, log_z, shares, terminal = ctx.saved_tensors
         B, T, _ = logits.shape
@@ -86,7 +111,7 @@ class RNNT(torch.autograd.Function):
         return (0.0 - log_z).to(_compute_dtype(logits))
 
     @staticmethod
-    @once_differentiable
+    @_once_differentiable
     def backward(ctx, upstream):
         logits, peak, mass, labels, T_of, U_of, log_z, blank_shares, label_shares, terminal = ctx.saved_tensors
         B, T, rows, _ = logits.shape
