@@ -203,7 +203,7 @@ def _(candidate):
 def _(candidate):
     scores = _scores(candidate, 4, 3, 4)
     loss, gradient = candidate(scores, [1, 1, 2])
-    loss_reversed, reversed_gradient = candidate(scores[::-1], [2, 1, 1])
+    loss_reversed, reversed_gradient = candidate(scores[::-1].copy(), [2, 1, 1])
     return _agree(candidate, (loss, gradient), (loss_reversed, reversed_gradient[::-1]))
 
 

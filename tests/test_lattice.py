@@ -1,0 +1,142 @@
+"""The lattice engine on random graphs, not only those of CTC and RNN-T: the gradient theorem, exactly, and its pieces."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reference_impl.differences import exact_difference
+from reference_impl.lattice import Arc, Lattice, arc_posteriors, backward, enumerate_paths, forward
+from reference_impl.semiring import COUNT, LOG, MAX, REAL
+
+
+@dataclass(frozen=True)
+class Dual:
+    """value + slope * eps with eps^2 = 0: a number that carries its derivative."""
+
+    value: Fraction
+    slope: Fraction = Fraction(0)
+
+    def __add__(self, other):
+        other = other if isinstance(other, Dual) else Dual(other)
+        return Dual(self.value + other.value, self.slope + other.slope)
+
+    def __mul__(self, other):
+        other = other if isinstance(other, Dual) else Dual(other)
+        return Dual(self.value * other.value, self.value * other.slope + self.slope * other.value)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+
+@st.composite
+def graphs(draw):
+    """A random acyclic graph with parallel arcs, dead ends and unreachable nodes; arcs in any order; exact weights >= 0."""
+    nodes = draw(st.integers(2, 7))
+    ends = st.tuples(st.integers(0, nodes - 2), st.integers(1, nodes - 1)).filter(lambda pair: pair[0] < pair[1])
+    pairs = draw(st.lists(ends, min_size=1, max_size=14))
+    arcs = tuple(Arc(a, b, (i,)) for i, (a, b) in enumerate(pairs))
+    weights = [Fraction(draw(st.integers(0, 6)), draw(st.integers(1, 5))) for _ in arcs]
+    return Lattice(tuple(range(nodes)), arcs, (len(arcs),)), np.array(weights, dtype=object)
+
+
+def path_sum(lattice, weights):
+    return sum((REAL.product(weights[i] for i in path) for path in enumerate_paths(lattice)), Fraction(0))
+
+
+@given(graphs())
+def test_gradient_theorem(graph):
+    """d log Z / d log w = posterior, for every arc: by dual numbers, by differences of the path sum, and by counting."""
+    lattice, weights = graph
+    z = path_sum(lattice, weights)
+    posteriors = arc_posteriors(lattice, weights, REAL)
+    if z == 0:
+        assert (posteriors == 0).all()
+        return
+    paths = list(enumerate_paths(lattice))
+    for i, w in enumerate(weights):
+        moved = [Dual(v, v if j == i else Fraction(0)) for j, v in enumerate(weights)]  # d/d log w moves w by w
+        by_duals = forward(lattice, np.array(moved, dtype=object), REAL)[-1]
+        by_difference = exact_difference(lambda v: path_sum(lattice, v), weights, i, h=Fraction(5, 3))
+        by_paths = sum((REAL.product(weights[j] for j in path) for path in paths if i in path), Fraction(0))
+        assert posteriors[i] == by_duals.slope / by_duals.value
+        assert posteriors[i] == w * by_difference / z
+        assert posteriors[i] == by_paths / z
+
+
+@given(graphs())
+def test_forward_and_backward_agree_with_the_path_sum(graph):
+    lattice, weights = graph
+    z = path_sum(lattice, weights)
+    assert forward(lattice, weights, REAL)[-1] == backward(lattice, weights, REAL)[0] == z
+    log_weights = np.log(weights.astype(float), where=weights > 0, out=np.full(len(weights), -np.inf))
+    np.testing.assert_allclose(np.exp(forward(lattice, log_weights)[-1]), float(z), rtol=1e-12)
+    np.testing.assert_allclose(np.exp(backward(lattice, log_weights)[0]), float(z), rtol=1e-12)
+    np.testing.assert_allclose(arc_posteriors(lattice, log_weights), arc_posteriors(lattice, weights, REAL).astype(float),
+                               rtol=0, atol=1e-12)
+
+
+@given(graphs())
+def test_count_and_best_path(graph):
+    """COUNT counts paths of non-zero weight; MAX finds the best of them."""
+    lattice, weights = graph
+    masses = [REAL.product(weights[i] for i in path) for path in enumerate_paths(lattice)]
+    log_weights = np.log(weights.astype(float), where=weights > 0, out=np.full(len(weights), -np.inf))
+    counted = lattice.arc_weights(log_weights, COUNT)
+    assert forward(lattice, counted, COUNT)[-1] == sum(mass > 0 for mass in masses)
+    assert forward(lattice, np.ones(len(weights), object), COUNT)[-1] == len(masses)
+    best = max(masses, default=Fraction(0))
+    assert np.exp(forward(lattice, log_weights, MAX)[-1]) == pytest.approx(float(best), rel=1e-12)
+
+
+@given(graphs())
+def test_posteriors_flow(graph):
+    """One unit leaves the start and arrives at the end; at every other node as much leaves as arrives."""
+    lattice, weights = graph
+    if path_sum(lattice, weights) == 0:
+        return
+    balance = [Fraction(0)] * len(lattice.nodes)
+    for arc, posterior in zip(lattice.arcs, arc_posteriors(lattice, weights, REAL), strict=True):
+        balance[arc.source] -= posterior
+        balance[arc.target] += posterior
+    assert balance == [-1, *[0] * (len(balance) - 2), 1]
+
+
+@given(graphs(), st.randoms(use_true_random=False))
+def test_order_of_arcs_does_not_matter(graph, random):
+    lattice, weights = graph
+    order = list(range(len(weights)))
+    random.shuffle(order)
+    shuffled = Lattice(lattice.nodes, tuple(lattice.arcs[i] for i in order), lattice.shape)
+    assert (arc_posteriors(shuffled, weights[order], REAL) == arc_posteriors(lattice, weights, REAL)[order]).all()
+    assert forward(shuffled, weights[order], REAL)[-1] == forward(lattice, weights, REAL)[-1]
+
+
+def test_enumerated_paths_are_paths():
+    """Each begins at node 0, is connected, ends at the last node, and none comes twice."""
+    lattice = Lattice((0, 1, 2, 3), (Arc(0, 1), Arc(0, 1), Arc(1, 3), Arc(1, 2), Arc(2, 3), Arc(0, 3)), ())
+    paths = [tuple(path) for path in enumerate_paths(lattice)]
+    assert sorted(paths) == [(0, 2), (0, 3, 4), (1, 2), (1, 3, 4), (5,)]
+
+
+def test_gather_and_scatter_are_transposes():
+    """<gather(x), p> = <x, scatter(p)>, with an entry that two arcs share and an arc that has none."""
+    lattice = Lattice((0, 1, 2), (Arc(0, 1, (0, 1)), Arc(0, 1, (1, 2)), Arc(1, 2, (0, 1)), Arc(0, 2)), (2, 3))
+    x = np.random.default_rng(0).normal(size=(2, 3))
+    p = np.array([0.5, 2.0, -1.0, 7.0])
+    gathered = lattice.arc_weights(x)
+    assert gathered[3] == LOG.one
+    scattered = lattice.occupancy(p)
+    assert scattered[0, 1] == 0.5 - 1.0
+    assert gathered @ p == pytest.approx((x * scattered).sum())
+
+
+def test_weight_zero_counts_as_posterior_zero():
+    """Where d log w has no meaning the posterior is 0, and where no path has mass all are."""
+    diamond = Lattice((0, 1, 2), (Arc(0, 1), Arc(0, 1), Arc(1, 2)), ())
+    np.testing.assert_array_equal(arc_posteriors(diamond, np.array([0.3, -np.inf, 0.0])), [1, 0, 1])
+    np.testing.assert_array_equal(arc_posteriors(diamond, np.array([0.3, 0.1, -np.inf])), [0, 0, 0])
+    nothing = arc_posteriors(diamond, np.array([0, 0, 1], dtype=object), REAL)
+    assert nothing.tolist() == [0, 0, 0]

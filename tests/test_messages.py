@@ -1,0 +1,212 @@
+"""Every error about an argument, word by word, raised through public functions; and that none was left out.
+
+A message names the argument, its value and the rule. The wrong kind of thing is a TypeError, a wrong value or shape
+a ValueError.
+"""
+
+import ast
+import traceback
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from reference_impl import _validation, batched, ctc, log_softmax, rnnt
+from reference_impl.lattice import Arc, Lattice, forward
+from reference_impl.topology import ctc_lattice, rnnt_lattice
+from reference_impl.torch_impl import ctc_loss, losses, rnnt_loss
+
+LABELS = np.array([1, 2])
+UNIFORM = {"ctc": np.zeros((4, 5)), "rnnt": np.zeros((4, 3, 5))}
+TARGETS = np.array([[1, 2], [3, 4], [1, 1]])
+FRAMES, COUNTS = np.array([4, 4, 3]), np.array([2, 2, 2])
+
+
+def with_entry(array, index, value):
+    changed = array.copy()
+    changed[index] = value
+    return changed
+
+
+def explicit(kind, scores=None, targets=LABELS, function="loss", **options):
+    module = {"ctc": ctc, "rnnt": rnnt}[kind]
+    return getattr(module, function)(UNIFORM[kind] if scores is None else scores, targets, **options)
+
+
+def whole_batch(kind, logits=None, targets=TARGETS, frames=FRAMES, counts=COUNTS, **options):
+    function = {"ctc": batched.ctc_loss, "rnnt": batched.rnnt_loss}[kind]
+    return function(np.stack([UNIFORM[kind]] * 3) if logits is None else logits, targets, frames, counts, **options)
+
+
+def by_torch(kind, logits=None, targets=TARGETS, frames=FRAMES, counts=COUNTS, **options):
+    function = {"ctc": ctc_loss, "rnnt": rnnt_loss}[kind]
+    arguments = [np.stack([UNIFORM[kind]] * 3) if logits is None else logits, targets, frames, counts]
+    return function(*(torch.tensor(a) if isinstance(a, np.ndarray) else a for a in arguments), **options)
+
+
+AXES = {"ctc": "(T, V)", "rnnt": "(T, U+1, V)"}
+BATCH_AXES = {"ctc": "(B, T, V)", "rnnt": "(B, T, U+1, V)"}
+NO_NAN = "expected no NaN and no +inf (-inf masks an entry)"
+
+CASES = [  # call, type, message
+    # scores of one utterance
+    (lambda: explicit("ctc", np.zeros((4, 5), int)), TypeError,
+     "log_probs has dtype int64; expected float16 or float32 or float64"),
+    (lambda: explicit("rnnt", np.zeros((4, 3, 5), complex)), TypeError,
+     "log_probs has dtype complex128; expected float16 or float32 or float64"),
+    (lambda: explicit("ctc", np.zeros((4, 3, 5))), ValueError, "log_probs has shape (4, 3, 5); expected 2 axes (T, V)"),
+    (lambda: explicit("rnnt", np.zeros((4, 5))), ValueError, "log_probs has shape (4, 5); expected 3 axes (T, U+1, V)"),
+    (lambda: explicit("ctc", with_entry(UNIFORM["ctc"], (1, 2), np.nan)), ValueError, f"log_probs[1, 2] = nan; {NO_NAN}"),
+    (lambda: explicit("rnnt", with_entry(UNIFORM["rnnt"], (3, 0, 4), np.inf)), ValueError,
+     f"log_probs[3, 0, 4] = inf; {NO_NAN}"),
+    (lambda: explicit("ctc", np.zeros((4, 0))), ValueError, "V = 0; expected V >= 1"),
+    (lambda: explicit("rnnt", np.zeros((0, 3, 5))), ValueError, "T = 0; expected T >= 1"),
+    (lambda: explicit("rnnt", np.zeros((4, 2, 5))), ValueError,
+     "log_probs has 2 rows on its U+1 axis; expected U + 1 = 3, one more than the 2 columns of targets"),
+    (lambda: log_softmax(np.array([0, 1])), TypeError, "logits has dtype int64; expected float16 or float32 or float64"),
+    (lambda: log_softmax(np.float64(0.0)), ValueError, "logits has shape (); expected 1 axis (..., V)"),
+    (lambda: log_softmax(np.zeros((2, 0))), ValueError, "V = 0; expected V >= 1"),
+    (lambda: log_softmax([[0.0, np.nan]]), ValueError, f"logits[0, 1] = nan; {NO_NAN}"),
+    # targets and blank of one utterance
+    (lambda: explicit("ctc", targets=np.array([1.0])), TypeError, "targets has dtype float64; expected int32 or int64"),
+    (lambda: explicit("rnnt", targets=np.array([1, 2], np.uint8)), TypeError,
+     "targets has dtype uint8; expected int32 or int64"),
+    (lambda: explicit("ctc", targets=TARGETS), ValueError, "targets has shape (3, 2); expected 1 axis (U,)"),
+    (lambda: explicit("ctc", targets=[1, 5]), ValueError, "targets[1] = 5; expected 0 <= label < V = 5"),
+    (lambda: explicit("rnnt", targets=[-1, 2]), ValueError, "targets[0] = -1; expected 0 <= label < V = 5"),
+    (lambda: explicit("ctc", targets=[1, 0]), ValueError, "targets[1] = 0; expected a label other than blank = 0"),
+    (lambda: explicit("rnnt", blank=2), ValueError, "targets[1] = 2; expected a label other than blank = 2"),
+    (lambda: explicit("ctc", blank=5), ValueError, "blank = 5; expected 0 <= blank < V = 5"),
+    (lambda: explicit("rnnt", blank=-1), ValueError, "blank = -1; expected 0 <= blank < V = 5"),
+    (lambda: explicit("ctc", blank=True), TypeError, "blank = True; expected an integer"),
+    (lambda: explicit("ctc", blank=1.0), TypeError, "blank = 1.0; expected an integer"),
+    (lambda: explicit("rnnt", blank=None), TypeError, "blank = None; expected an integer"),
+    # a batch in NumPy
+    (lambda: whole_batch("ctc", np.zeros((3, 4, 5), np.int32)), TypeError,
+     "logits has dtype int32; expected float16 or float32 or float64"),
+    (lambda: whole_batch("ctc", with_entry(np.zeros((3, 4, 5)), (2, 1, 4), np.nan)), ValueError,
+     f"logits[2, 1, 4] = nan; {NO_NAN}"),
+    (lambda: whole_batch("rnnt", with_entry(np.zeros((3, 4, 3, 5)), (2, 2, 1, 0), np.inf)), ValueError,
+     f"logits[2, 2, 1, 0] = inf; {NO_NAN}"),
+    # a (B, T, V) tensor for (T, B, V) and other mistakes of shape
+    (lambda: by_torch("ctc", np.zeros((4, 3, 5))), ValueError,
+     "targets has shape (3, 2); expected B = 4 first, as in logits with shape (4, 3, 5) (batch first)"),
+    # torch alone
+    (lambda: by_torch("ctc", [[0.0]]), TypeError, "logits is a list; expected a torch.Tensor"),
+    (lambda: by_torch("rnnt", counts=(2, 2, 2)), TypeError, "target_lengths is a tuple; expected a torch.Tensor"),
+    (lambda: by_torch("ctc", np.zeros((3, 4, 5), int)), TypeError,
+     "logits has dtype torch.int64; expected torch.float16 or torch.bfloat16 or torch.float32 or torch.float64"),
+    (lambda: by_torch("ctc", targets=TARGETS.astype(float)), TypeError,
+     "targets has dtype torch.float64; expected torch.int32 or torch.int64"),
+    (lambda: by_torch("rnnt", frames=FRAMES.astype(np.int16)), TypeError,
+     "logit_lengths has dtype torch.int16; expected torch.int32 or torch.int64"),
+    (lambda: by_torch("ctc", targets=torch.zeros(3, 2, dtype=torch.int64, device="meta")), ValueError,
+     "targets is on meta; expected cpu, the device of logits, or cpu"),
+    (lambda: by_torch("ctc", reduction="average"), ValueError,
+     "reduction = 'average'; expected one of 'none', 'sum', 'mean'"),
+    (lambda: by_torch("rnnt", inputs="probs"), ValueError, "inputs = 'probs'; expected one of 'logits', 'log_probs'"),
+    # lattices
+    (lambda: rnnt_lattice([1], 0, 3), ValueError, "num_frames = 0; expected num_frames >= 1"),
+    (lambda: rnnt_lattice([1], 2.0, 3), TypeError, "num_frames = 2.0; expected an integer"),
+    (lambda: ctc_lattice([3], 2, 3), ValueError, "targets[0] = 3; expected 0 <= label < V = 3"),
+    (lambda: ctc_lattice([1], 2, 0), ValueError, "V = 0; expected V >= 1"),
+    (lambda: Lattice(("alone",), (), ()), ValueError, "nodes has length 1; expected a start and an end node at least"),
+    (lambda: Lattice((0, 1, 2), (Arc(0, 1), Arc(2, 1)), ()), ValueError,
+     "arcs[1] = (2, 1); expected 0 <= source < target < 3"),
+    (lambda: Lattice((0, 1), (Arc(0, 2),), ()), ValueError, "arcs[0] = (0, 2); expected 0 <= source < target < 2"),
+    (lambda: Lattice((0, 1), (Arc(-1, 1),), ()), ValueError, "arcs[0] = (-1, 1); expected 0 <= source < target < 2"),
+    (lambda: Lattice((0, 1), (Arc(0, 1, (2, 0)),), (2, 3)), ValueError,
+     "arcs[0] = (2, 0); expected an entry inside shape (2, 3)"),
+    (lambda: Lattice((0, 1), (Arc(0, 1, (1,)),), (2, 3)), ValueError,
+     "arcs[0] = (1,); expected an entry inside shape (2, 3)"),
+    (lambda: forward(Lattice((0, 1), (Arc(0, 1),), ()), np.zeros(2)), ValueError, "weights has shape (2,); expected (1,)"),
+    (lambda: ctc_lattice([1], 2, 3).arc_weights(np.zeros((2, 4))), ValueError,
+     "log_probs has shape (2, 4); expected (2, 3)"),
+]
+CASES += [  # the same in NumPy and torch, for both losses
+    (lambda call=call, kind=kind, options=options: call(kind, **options), error, message.format(**names))
+    for call in (whole_batch, by_torch)
+    for kind, names in [("ctc", {"axes": "3 axes (B, T, V)", "shape": "(3, 4, 5)", "least": 0}),
+                        ("rnnt", {"axes": "4 axes (B, T, U+1, V)", "shape": "(3, 4, 3, 5)", "least": 1})]
+    for options, error, message in [
+        ({"logits": np.zeros((4, 5))}, ValueError, "logits has shape (4, 5); expected {axes}"),
+        ({"targets": LABELS}, ValueError, "targets has shape (2,); expected 2 axes (B, U)"),
+        ({"frames": np.array([[4, 4, 3]])}, ValueError, "logit_lengths has shape (1, 3); expected 1 axis (B,)"),
+        ({"counts": np.array(2)}, ValueError, "target_lengths has shape (); expected 1 axis (B,)"),
+        ({"targets": TARGETS[:2]}, ValueError,
+         "targets has shape (2, 2); expected B = 3 first, as in logits with shape {shape} (batch first)"),
+        ({"frames": FRAMES[:1]}, ValueError,
+         "logit_lengths has shape (1,); expected B = 3 first, as in logits with shape {shape} (batch first)"),
+        ({"counts": np.append(COUNTS, 1)}, ValueError,
+         "target_lengths has shape (4,); expected B = 3 first, as in logits with shape {shape} (batch first)"),
+        ({"targets": with_entry(TARGETS, (1, 1), 7)}, ValueError, "targets[1, 1] = 7; expected 0 <= label < V = 5"),
+        ({"targets": with_entry(TARGETS, (2, 0), 0)}, ValueError,
+         "targets[2, 0] = 0; expected a label other than blank = 0"),
+        ({"frames": np.array([4, 5, 3])}, ValueError, "logit_lengths[1] = 5; expected {least} <= length <= T = 4"),
+        ({"frames": np.array([4, 4, -1])}, ValueError, "logit_lengths[2] = -1; expected {least} <= length <= T = 4"),
+        ({"counts": np.array([3, 2, 2])}, ValueError, "target_lengths[0] = 3; expected 0 <= length <= U = 2"),
+        ({"counts": np.array([2, -1, 2])}, ValueError, "target_lengths[1] = -1; expected 0 <= length <= U = 2"),
+        ({"blank": 5}, ValueError, "blank = 5; expected 0 <= blank < V = 5"),
+        ({"blank": "0"}, TypeError, "blank = '0'; expected an integer"),
+    ]
+]
+CASES += [
+    (lambda call=call, options=options: call("rnnt", **options), ValueError, message)
+    for call in (whole_batch, by_torch)
+    for options, message in [
+        ({"frames": np.array([4, 0, 3])}, "logit_lengths[1] = 0; expected 1 <= length <= T = 4"),
+        ({"logits": np.zeros((3, 0, 3, 5))}, "T = 0; expected T >= 1"),
+        ({"logits": np.zeros((3, 4, 2, 5))},
+         "logits has 2 rows on its U+1 axis; expected U + 1 = 3, one more than the 2 columns of targets"),
+    ]
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), CASES, ids=[message for *_, message in CASES])
+def test_message(call, error, message):
+    with pytest.raises((TypeError, ValueError)) as caught:
+        call()
+    assert (type(caught.value), str(caught.value)) == (error, message)
+
+
+@pytest.mark.parametrize("kind", ["ctc", "rnnt"])
+@pytest.mark.parametrize("function", ["log_alpha", "log_beta", "loss", "occupancy", "grad_log_probs", "grad_logits"])
+def test_every_explicit_function_checks(kind, function):
+    """The argument is called what the function calls it."""
+    name = "logits" if function == "grad_logits" else "log_probs"
+    with pytest.raises(TypeError, match=f"^{name} has dtype int64"):
+        explicit(kind, UNIFORM[kind].astype(int), function=function)
+    with pytest.raises(ValueError, match="^targets"):
+        explicit(kind, targets=[1, 0], function=function)
+
+
+def test_backends_are_named():
+    """The list of backends grows; the message names them all."""
+    with pytest.raises(ValueError, match="^backend = 'cuda'; expected one of 'auto', 'torch'"):
+        by_torch("ctc", backend="cuda")
+
+
+def test_validate_false_still_checks_shapes():
+    """Only what would make a GPU wait is skipped."""
+    with pytest.raises(ValueError, match="batch first"):
+        by_torch("ctc", np.zeros((4, 3, 5)), validate=False)
+    with pytest.raises(TypeError, match="targets has dtype torch.float64"):
+        by_torch("rnnt", targets=TARGETS.astype(float), validate=False)
+
+
+@pytest.mark.parametrize("module", [_validation, losses])
+def test_no_rule_is_left_out(module):
+    """Each statement of the module that raises is reached by one of the cases above."""
+    path = Path(module.__file__)
+    reached = set()
+    for call, error, _ in CASES:
+        try:
+            call()
+        except error as raised:
+            reached |= {frame.lineno for frame in traceback.extract_tb(raised.__traceback__) if Path(frame.filename) == path}
+    raising = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Raise)
+               or isinstance(node, ast.Expr) and ast.unparse(node).startswith("_fail(")]
+    assert raising
+    missed = [ast.unparse(node) for node in raising if not reached & set(range(node.lineno, node.end_lineno + 1))]
+    assert missed == []

@@ -1,0 +1,119 @@
+"""The figures: what is drawn, counted. How they look is for eyes."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgba
+
+from reference_impl.lattice import arc_posteriors, enumerate_paths
+from reference_impl.plotting import ORANGE, plot_error_curve, plot_gradient, plot_lattice, plot_occupancy
+from reference_impl.topology import ctc_lattice, rnnt_lattice
+
+
+@pytest.fixture
+def ax():
+    figure, ax = plt.subplots()
+    yield ax
+    figure.canvas.draw()  # nothing may fail, or warn, when it comes to drawing
+    plt.close(figure)
+
+
+def arrows(ax):
+    return [text.arrow_patch for text in ax.texts if text.arrow_patch is not None]
+
+
+LATTICES = [ctc_lattice([1, 2], 4, 3), ctc_lattice([], 3, 2), rnnt_lattice([1, 2], 3, 3), rnnt_lattice([], 1, 2)]
+
+
+@pytest.mark.parametrize("lattice", LATTICES, ids=["ctc", "ctc, no label", "rnnt", "rnnt, one node"])
+def test_every_arc_and_node_is_drawn(ax, lattice):
+    assert plot_lattice(lattice, ax=ax) is ax
+    assert len(arrows(ax)) == len(lattice.arcs)
+    assert len(ax.collections[0].get_offsets()) == len(lattice.nodes)
+
+
+@pytest.mark.parametrize("lattice", LATTICES[::2], ids=["ctc", "rnnt"])
+def test_nodes_stand_where_they_are_named(ax, lattice):
+    """(t, row), within limits that show them all; start before the grid, end after it."""
+    plot_lattice(lattice, ax=ax, downward=True)
+    places = ax.collections[0].get_offsets()
+    for name, (x, y) in zip(lattice.nodes, places, strict=True):
+        if isinstance(name, tuple):
+            assert (x, y) == name
+        else:
+            assert x == (-1 if name == "start" else max(n[0] for n in lattice.nodes if isinstance(n, tuple)) + 1)
+        assert min(ax.get_xlim()) < x < max(ax.get_xlim())
+        assert min(ax.get_ylim()) < y < max(ax.get_ylim())
+    assert ax.get_ylim()[0] > ax.get_ylim()[1]
+
+
+def test_posteriors_make_arrows_wider_and_darker(ax):
+    lattice = rnnt_lattice([1], 2, 2)
+    weights = lattice.arc_weights(np.log(np.random.default_rng(0).dirichlet([1, 1], size=(2, 2))))
+    posteriors = arc_posteriors(lattice, weights)
+    plot_lattice(lattice, posteriors=posteriors, ax=ax)
+    widths = [arrow.get_linewidth() for arrow in arrows(ax)]
+    alphas = [arrow.get_alpha() for arrow in arrows(ax)]
+    order = np.argsort(posteriors)
+    assert (np.diff(np.array(widths)[order]) >= 0).all()
+    assert (np.diff(np.array(alphas)[order]) >= 0).all()
+    assert np.ptp(widths) > 0
+
+
+def test_a_path_is_drawn_on_top(ax):
+    lattice = ctc_lattice([1], 3, 2)
+    path = next(enumerate_paths(lattice))
+    plot_lattice(lattice, path=path, ax=ax)
+    orange = [arrow for arrow in arrows(ax) if to_rgba(arrow.get_edgecolor())[:3] == to_rgba(ORANGE)[:3]]
+    assert len(orange) == len(path)
+    assert len(arrows(ax)) == len(lattice.arcs) + len(path)
+
+
+def test_rows_and_axes_are_named(ax):
+    plot_lattice(ctc_lattice([1], 3, 2), rows=["-", "a", "-"], row_axis="state", ax=ax)
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["-", "a", "-"]
+    assert ax.get_ylabel() == "state"
+    assert list(ax.get_xticks()) == [0, 1, 2]
+
+
+def test_posteriors_must_fit(ax):
+    with pytest.raises(ValueError, match="^posteriors has shape \\(2,\\); expected \\(5,\\)$"):
+        plot_lattice(rnnt_lattice([1], 2, 2), posteriors=np.zeros(2), ax=ax)
+
+
+@pytest.mark.parametrize("plot", [plot_occupancy, plot_gradient])
+@pytest.mark.parametrize("downward", [True, False])
+def test_maps(ax, plot, downward):
+    """Time to the right: the picture is the transpose, unscaled; the colour bar can be left out."""
+    values = np.array([[0.0, 1.0, 0.25], [0.5, 0.5, -0.25 if plot is plot_gradient else 0.1]])
+    assert plot(values, rows=["a", "b", "c"], row_axis="symbol", downward=downward, ax=ax, colorbar=False) is ax
+    image, = ax.images
+    np.testing.assert_array_equal(image.get_array(), values.T)
+    assert (ax.get_ylim()[0] > ax.get_ylim()[1]) == downward
+    assert ax.get_ylabel() == "symbol"
+    assert len(ax.figure.axes) == 1
+    plot(values, ax=ax)
+    assert len(ax.figure.axes) == 2
+
+
+def test_gradient_colours_are_symmetric(ax):
+    """White is 0 whatever the largest entry, and a gradient of zeros is drawn white, too."""
+    plot_gradient(np.array([[0.1, -0.7]]), ax=ax, colorbar=False)
+    plot_gradient(np.zeros((2, 2)), ax=ax, colorbar=False)
+    for image in ax.images:
+        assert image.norm(0.0) == pytest.approx(0.5)
+        assert image.norm.vmin == -image.norm.vmax
+
+
+def test_error_curve(ax):
+    steps = np.logspace(-10, -1, 10)
+    errors = 1e-16 / steps + steps**2
+    assert plot_error_curve(steps, errors, label="f", orders=(2, -1), ax=ax) is ax
+    curve, *slopes = ax.lines
+    np.testing.assert_allclose(curve.get_ydata(), errors)
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    assert [text.get_text() for text in ax.texts] == ["slope 2", "slope -1"]
+    for line, order in zip(slopes, (2, -1), strict=True):
+        x, y = np.log(line.get_xdata()), np.log(line.get_ydata())
+        np.testing.assert_allclose(np.diff(y) / np.diff(x), order)
+    plot_error_curve(steps, 0 * errors, ax=ax)  # errors of exactly 0 are drawn, not lost in log 0

@@ -1,0 +1,421 @@
+"""The torch losses as autograd sees them: derivatives, upstream gradients, types, devices, and values nobody checked.
+
+Every test with a ``device`` runs on the CPU, and on CUDA where there is one.
+"""
+
+import numpy as np
+import pytest
+import torch
+from implementations import (
+    DEVICES,
+    EXPLICIT,
+    KINDS,
+    TORCH,
+    Batch,
+    assert_gradients,
+    assert_losses,
+    needs_cuda,
+    one,
+    pad,
+    random_scores,
+)
+
+from reference_impl import log_softmax
+from reference_impl.torch_impl import CTCLoss, RNNTLoss, ctc_loss
+
+every_kind = pytest.mark.parametrize("kind", KINDS)
+every_device = pytest.mark.parametrize("device", DEVICES)
+every_input = pytest.mark.parametrize("inputs", ["logits", "log_probs"])
+
+INF, NAN = float("inf"), float("nan")
+
+
+def ragged(kind, V=4, seed=0):
+    """Three utterances of different lengths, with repeats and an empty target; finite padding, for the sake of gradcheck."""
+    rng = np.random.default_rng(seed)
+    return pad([(random_scores(rng, kind, T, len(targets), V), targets)
+                for T, targets in [(5, [1, 1, 2]), (3, [3]), (4, [])]], fill=0.25, label_fill=0)
+
+
+def with_impossible(kind):
+    """Two good utterances around one that has no alignment."""
+    rng = np.random.default_rng(1)
+    utterances = [(random_scores(rng, kind, 4, 2, 4), [1, 2]) for _ in range(3)]
+    utterances[1][0][2] = -INF
+    return pad(utterances)
+
+
+def tensors(batch, device="cpu", dtype=torch.float64):
+    """The four positional arguments; the first requires a gradient."""
+    scores = torch.tensor(batch.scores, device=device, dtype=dtype).requires_grad_()
+    return (scores, *(torch.tensor(a, device=device) for a in (batch.targets, batch.logit_lengths, batch.target_lengths)))
+
+
+def losses_and_gradient(kind, batch, upstream=None, device="cpu", **options):
+    """Losses, and the gradient for an upstream gradient (B,), all ones by default."""
+    arguments = tensors(batch, device)
+    losses = TORCH[kind](*arguments, blank=batch.blank, reduction="none", **options)
+    losses.backward(torch.ones_like(losses) if upstream is None else torch.tensor(upstream).to(losses))
+    return losses.detach().cpu().numpy(), arguments[0].grad.cpu().numpy()
+
+
+class TestDerivatives:
+    @every_device
+    @every_input
+    @every_kind
+    def test_gradcheck(self, kind, inputs, device):
+        """Ragged lengths, so that the padding's zeros are checked, too."""
+        scores, *rest = tensors(ragged(kind), device)
+
+        def losses(scores):
+            return TORCH[kind](scores, *rest, reduction="none", inputs=inputs)
+
+        assert torch.autograd.gradcheck(losses, scores, eps=1e-6, atol=1e-7)
+
+    @every_device
+    @every_kind
+    def test_gradcheck_through_a_network(self, kind, device):
+        """Upstream gradients differ between utterances, and the logits are not a leaf."""
+        scores, *rest = tensors(ragged(kind), device)
+        weights = torch.tensor([0.5, -2.0, 3.0], dtype=torch.float64, device=device)
+
+        def loss(x):
+            return (weights * TORCH[kind](torch.tanh(x) * 3, *rest, reduction="none")).sum() ** 2
+
+        assert torch.autograd.gradcheck(loss, scores, eps=1e-6, atol=1e-5)
+
+    @every_device
+    @pytest.mark.parametrize("blank", [0, 2])
+    def test_against_torch_ctc_loss(self, device, blank):
+        """Same loss; same gradient through log_softmax. Torch's own, for the log-probs, holds an extra softmax."""
+        rng = np.random.default_rng(0)
+        labels = [k for k in range(6) if k != blank]
+        batch = pad([(random_scores(rng, "ctc", T, U, 6), rng.choice(labels, U).tolist())
+                     for T, U in [(20, 6), (15, 7), (9, 0), (20, 1)]], fill=0.0, label_fill=labels[0], blank=blank)
+        logits, *rest = tensors(batch, device)
+        ours = ctc_loss(logits, *rest, blank=blank, reduction="none")
+        gradient, = torch.autograd.grad(ours.sum(), logits)
+        log_probs = torch.log_softmax(logits, -1)
+        theirs = torch.nn.functional.ctc_loss(log_probs.transpose(0, 1), *rest, blank=blank, reduction="none")
+        their_gradient, log_prob_gradient = torch.autograd.grad(theirs.sum(), [logits, log_probs], retain_graph=True)
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(gradient, their_gradient, rtol=0, atol=1e-12)
+
+        scores = log_probs.detach().requires_grad_()
+        minus_occupancy, = torch.autograd.grad(
+            ctc_loss(scores, *rest, blank=blank, reduction="none", inputs="log_probs").sum(), scores)
+        in_use = (torch.arange(20, device=device) < rest[1][:, None])[..., None]
+        torch.testing.assert_close(log_prob_gradient - torch.exp(log_probs) * in_use, minus_occupancy, rtol=0, atol=1e-12)
+
+    @every_kind
+    @pytest.mark.parametrize("use", [
+        lambda scores, gradient: gradient.sum(),
+        lambda scores, gradient: (scores ** 2).sum() + (gradient ** 2).sum(),  # a penalty must not pass for a constant
+    ], ids=["alone", "as a penalty"])
+    @pytest.mark.parametrize("outer", [lambda loss: loss, lambda loss: loss ** 2], ids=["loss", "square of the loss"])
+    def test_no_second_derivative(self, kind, outer, use):
+        """It is not computed, and says so, instead of being silently wrong."""
+        scores, *rest = tensors(ragged(kind))
+        gradient, = torch.autograd.grad(outer(TORCH[kind](scores, *rest)), scores, create_graph=True)
+        plain, = torch.autograd.grad(outer(TORCH[kind](scores, *rest)), scores)
+        assert torch.equal(gradient.detach(), plain)
+        with pytest.raises(RuntimeError, match="the second derivative of ctc_loss and rnnt_loss is not implemented"):
+            use(scores, gradient).backward()
+
+    @every_device
+    @every_kind
+    def test_second_backward_is_the_same(self, kind, device):
+        scores, *rest = tensors(ragged(kind), device)
+        loss = 0.25 * TORCH[kind](scores, *rest)
+        first, = torch.autograd.grad(loss, scores, retain_graph=True)
+        kept = first.clone()
+        second, = torch.autograd.grad(loss, scores)
+        assert torch.equal(first, kept)
+        assert torch.equal(first, second)
+
+    @every_kind
+    def test_no_gradient_wanted(self, kind):
+        scores, *rest = tensors(ragged(kind))
+        with torch.no_grad():
+            loss = TORCH[kind](scores, *rest)
+        assert not loss.requires_grad
+        assert torch.equal(loss, TORCH[kind](scores, *rest).detach())
+
+
+class TestUpstream:
+    @every_device
+    @every_kind
+    def test_scales_each_utterance(self, kind, device):
+        _, gradient = losses_and_gradient(kind, ragged(kind), device=device)
+        _, scaled = losses_and_gradient(kind, ragged(kind), [2.0, -0.5, 1e3], device)
+        assert_gradients(scaled, gradient * np.array([2.0, -0.5, 1e3]).reshape(-1, *[1] * (gradient.ndim - 1)), 1e-10)
+
+    @every_device
+    @every_input
+    @every_kind
+    @pytest.mark.parametrize("value", [1.0, 0.0, -3.0, INF, -INF, NAN])
+    def test_nothing_reaches_an_utterance_without_alignment(self, kind, inputs, value, device):
+        """inf times 0 does not arise: exactly 0, and the neighbours as ever."""
+        batch = with_impossible(kind)
+        losses, gradient = losses_and_gradient(kind, batch, [1.0, value, 1.0], device, inputs=inputs)
+        _, usual = losses_and_gradient(kind, batch, [1.0, 1.0, 1.0], device, inputs=inputs)
+        assert losses[1] == INF
+        assert (gradient[1] == 0).all()
+        np.testing.assert_array_equal(gradient, usual)
+
+    @every_kind
+    def test_square_of_an_infinite_loss(self, kind):
+        """d(loss^2) has an infinite upstream gradient by itself."""
+        scores, *rest = tensors(with_impossible(kind))
+        (TORCH[kind](scores, *rest, reduction="none") ** 2).sum().backward()
+        assert scores.grad.isfinite().all()
+        assert (scores.grad[1] == 0).all()
+        assert (scores.grad[0] != 0).any()
+
+    @every_device
+    @every_kind
+    def test_zero_stops_everything(self, kind, device):
+        """Even the NaN of a broken utterance: what is masked out stays masked out."""
+        batch = ragged(kind)
+        batch.scores[0, 1] = NAN
+        losses, gradient = losses_and_gradient(kind, batch, [0.0, 1.0, 0.0], device)
+        assert np.isnan(losses[0])
+        assert (gradient[[0, 2]] == 0).all()
+        assert np.isfinite(gradient).all()
+
+    @every_device
+    @every_kind
+    def test_nan_stays_in_its_utterance_and_out_of_padding(self, kind, device):
+        batch = ragged(kind)
+        _, usual = losses_and_gradient(kind, batch, device=device)
+        _, gradient = losses_and_gradient(kind, batch, [1.0, NAN, 1.0], device)
+        assert np.isnan(gradient[1][~batch.padding()[1]]).all()
+        assert (gradient[batch.padding()] == 0).all()
+        np.testing.assert_array_equal(gradient[[0, 2]], usual[[0, 2]])
+
+
+class TestOptions:
+    @every_device
+    @every_kind
+    def test_reductions(self, kind, device):
+        """The mean is over the batch, and never divides by a length."""
+        arguments = tensors(ragged(kind), device)
+        losses = TORCH[kind](*arguments, reduction="none")
+        assert losses.shape == (3,)
+        assert torch.equal(TORCH[kind](*arguments, reduction="sum"), losses.sum())
+        assert torch.equal(TORCH[kind](*arguments, reduction="mean"), losses.sum() / 3)
+        assert torch.equal(TORCH[kind](*arguments), losses.sum() / 3)
+
+    @every_kind
+    def test_gradient_of_the_mean(self, kind):
+        _, gradient = losses_and_gradient(kind, ragged(kind))
+        scores, *rest = tensors(ragged(kind))
+        TORCH[kind](scores, *rest).backward()
+        assert_gradients(scores.grad.numpy(), gradient / 3)
+
+    @every_kind
+    def test_reductions_of_an_empty_batch(self, kind):
+        scores, *rest = (a[:0] for a in tensors(ragged(kind)))
+        assert TORCH[kind](scores, *rest, reduction="none").shape == (0,)
+        assert TORCH[kind](scores, *rest, reduction="sum") == 0
+
+    @every_device
+    @every_kind
+    def test_zero_infinity(self, kind, device):
+        batch = with_impossible(kind)
+        losses, gradient = losses_and_gradient(kind, batch, device=device, zero_infinity=True)
+        plain_losses, plain_gradient = losses_and_gradient(kind, batch, device=device)
+        assert plain_losses[1] == INF
+        np.testing.assert_array_equal(losses, np.where(plain_losses == INF, 0, plain_losses))
+        np.testing.assert_array_equal(gradient, plain_gradient)
+        scores, *rest = tensors(batch, device)
+        mean = TORCH[kind](scores, *rest, zero_infinity=True)
+        mean.backward()
+        assert mean.item() == pytest.approx(losses.sum() / 3)
+        assert scores.grad.isfinite().all()
+
+    @every_kind
+    def test_zero_infinity_hides_no_nan(self, kind):
+        batch = ragged(kind)
+        batch.scores[0, 1] = NAN
+        losses, _ = losses_and_gradient(kind, batch, zero_infinity=True)
+        assert np.isnan(losses[0])
+
+    @every_kind
+    def test_backends(self, kind):
+        arguments = tensors(ragged(kind))
+        assert torch.equal(TORCH[kind](*arguments, backend="torch"), TORCH[kind](*arguments, backend="auto"))
+
+    @every_kind
+    def test_modules(self, kind):
+        """Same numbers as the functions; the options show in the printed form and survive pickling with a model."""
+        options = {"blank": 3, "reduction": "sum", "zero_infinity": True, "inputs": "log_probs", "backend": "torch",
+                   "validate": False}
+        module = {"ctc": CTCLoss, "rnnt": RNNTLoss}[kind]
+        batch = one(random_scores(np.random.default_rng(0), kind, 4, 2, 4), [0, 2], blank=3)
+        arguments = tensors(batch)
+        assert torch.equal(module(**options)(*arguments), TORCH[kind](*arguments, **options))
+        assert repr(module(**options)) == (
+            f"{module.__name__}(blank=3, reduction='sum', zero_infinity=True, inputs='log_probs', backend='torch', "
+            f"validate=False)")
+        assert torch.equal(module()(*tensors(ragged(kind))), TORCH[kind](*tensors(ragged(kind))))
+        assert not list(module().parameters())
+
+
+class TestTypesAndLayouts:
+    @every_device
+    @every_input
+    @every_kind
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+    def test_float_types(self, kind, inputs, dtype, device):
+        """The numbers given are the truth: float64 on the same rounded numbers differs by the output's rounding only."""
+        batch = ragged(kind)
+        scores, *rest = tensors(batch, device, dtype)
+        losses = TORCH[kind](scores, *rest, reduction="none", inputs=inputs)
+        losses.sum().backward()
+        assert losses.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+        assert scores.grad.dtype == dtype
+        rounded = Batch(scores.detach().double().cpu().numpy(), batch.targets, batch.logit_lengths, batch.target_lengths)
+        expected_losses, expected_gradient = losses_and_gradient(kind, rounded, inputs=inputs)
+        assert_losses(losses.detach().cpu().numpy(), expected_losses, max(1e-12, 4 * torch.finfo(losses.dtype).eps))
+        assert_gradients(scores.grad.double().cpu().numpy(), expected_gradient, max(1e-12, 4 * torch.finfo(dtype).eps))
+
+    @every_device
+    @every_kind
+    @pytest.mark.parametrize("integers", [torch.int32, torch.int64])
+    @pytest.mark.parametrize("where", ["cpu", "with the logits"])
+    def test_integers(self, kind, integers, where, device):
+        scores, *rest = tensors(ragged(kind), device)
+        rest_there = [a.to(integers).to("cpu" if where == "cpu" else device) for a in rest]
+        assert torch.equal(TORCH[kind](scores, *rest_there), TORCH[kind](scores, *rest))
+
+    @every_device
+    @every_kind
+    def test_layouts(self, kind, device):
+        """Any strides, for scores and for targets; the gradient comes back in the shape of the argument."""
+        scores, targets, *lengths = tensors(ragged(kind), device)
+        loss = TORCH[kind](scores, targets, *lengths)
+        expected, = torch.autograd.grad(loss, scores)
+        last_first = scores.detach().movedim(-1, 0).contiguous().movedim(0, -1)
+        every_second = scores.detach().repeat_interleave(2, dim=1)[:, ::2]
+        expanded_targets = targets.t().contiguous().t()
+        for view in (last_first, every_second):
+            assert not view.is_contiguous()
+            view = view.requires_grad_()
+            same = TORCH[kind](view, expanded_targets, *lengths)
+            gradient, = torch.autograd.grad(same, view)
+            torch.testing.assert_close(same, loss, rtol=1e-12, atol=0)
+            torch.testing.assert_close(gradient, expected, rtol=0, atol=1e-12)
+
+    @every_device
+    @every_kind
+    def test_expanded_scores(self, kind, device):
+        """One utterance seen as a batch of three by stride 0: gradients add up in the original."""
+        batch = one(random_scores(np.random.default_rng(0), kind, 4, 2, 4), [1, 2])
+        scores, *rest = tensors(batch, device)
+        three = [a.expand(3, *a.shape[1:]) for a in (scores, *rest)]
+        gradient, = torch.autograd.grad(TORCH[kind](*three, reduction="sum"), scores)
+        single, = torch.autograd.grad(TORCH[kind](scores, *rest, reduction="sum"), scores)
+        torch.testing.assert_close(gradient, 3 * single, rtol=0, atol=1e-12)
+
+    @every_device
+    @every_input
+    @every_kind
+    def test_arguments_are_not_modified(self, kind, inputs, device):
+        """Bit by bit, NaN in the padding included, and by autograd's own version counters."""
+        batch = pad([(random_scores(np.random.default_rng(0), kind, T, 2, 4), [1, 2]) for T in (3, 4)])
+        arguments = tensors(batch, device)
+        before = [(a.detach().clone(), a._version) for a in arguments]
+        loss = TORCH[kind](*arguments, inputs=inputs)
+        loss.backward(retain_graph=True)
+        loss.backward()
+        for argument, (copy, version) in zip(arguments, before, strict=True):
+            assert argument._version == version
+            assert torch.equal(argument.detach().nan_to_num(), copy.nan_to_num())
+            assert torch.equal(argument.detach().isnan(), copy.isnan())
+
+    @every_kind
+    def test_modified_logits_are_noticed(self, kind):
+        """The logits are read again in backward: who writes to them in between gets autograd's error, no wrong number."""
+        scores, *rest = tensors(ragged(kind))
+        logits = scores * 1.0
+        loss = TORCH[kind](logits, *rest)
+        logits.mul_(2.0)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+
+    @needs_cuda
+    @every_kind
+    def test_cuda_equals_cpu(self, kind):
+        rng = np.random.default_rng(0)
+        batch = pad([(random_scores(rng, kind, T, U, 30), rng.integers(1, 30, U).tolist())
+                     for T, U in [(50, 20), (40, 1), (30, 25), (1, 0)]])
+        losses, gradient = losses_and_gradient(kind, batch)
+        cuda_losses, cuda_gradient = losses_and_gradient(kind, batch, device="cuda")
+        assert_losses(cuda_losses, losses, 1e-11)
+        assert_gradients(cuda_gradient, gradient, 1e-11)
+
+
+BAD_VALUES = {  # argument, value for utterance 1 of three
+    "label V": ("targets", 4), "label -1": ("targets", -1), "label far out": ("targets", 2**62), "blank": ("targets", 0),
+    "label far below": ("targets", -2**62),
+    "too many frames": ("logit_lengths", 6), "far too many frames": ("logit_lengths", 2**62),
+    "a negative number of frames": ("logit_lengths", -1),
+    "too many labels": ("target_lengths", 4), "a negative number of labels": ("target_lengths", -2**62),
+}
+
+
+@every_device
+@every_input
+@every_kind
+@pytest.mark.parametrize("case", BAD_VALUES)
+def test_bad_values_nobody_checked(kind, inputs, case, device):
+    """``validate=False``: that utterance's loss is NaN, and nothing else happens to anything."""
+    name, value = BAD_VALUES[case]
+    batch = ragged(kind)
+    good_losses, good_gradient = losses_and_gradient(kind, batch, device=device, inputs=inputs, validate=False)
+    checked_losses, checked_gradient = losses_and_gradient(kind, batch, device=device, inputs=inputs)
+    np.testing.assert_array_equal(good_losses, checked_losses)
+    np.testing.assert_array_equal(good_gradient, checked_gradient)
+
+    getattr(batch, name)[(1, 0) if name == "targets" else 1] = value
+    with pytest.raises(ValueError, match=f"{name}\\[1"):
+        losses_and_gradient(kind, batch, device=device, inputs=inputs)
+    losses, gradient = losses_and_gradient(kind, batch, device=device, inputs=inputs, validate=False)
+    assert np.isnan(losses[1])
+    np.testing.assert_array_equal(losses[[0, 2]], good_losses[[0, 2]])
+    np.testing.assert_array_equal(gradient[[0, 2]], good_gradient[[0, 2]])
+
+
+@every_device
+def test_no_frame_nobody_checked(device):
+    """RNN-T needs a frame; in a batch that has frames, only the utterance without one is NaN."""
+    batch = ragged("rnnt")
+    batch.logit_lengths[1] = 0
+    losses, gradient = losses_and_gradient("rnnt", batch, device=device, validate=False)
+    assert np.isnan(losses).tolist() == [False, True, False]
+    assert np.isfinite(gradient[[0, 2]]).all()
+
+
+@every_kind
+def test_padding_of_integers_is_not_looked_at(kind):
+    """Labels that would be bad in use, and in every column of an utterance with an empty target."""
+    batch = ragged(kind)
+    losses, gradient = losses_and_gradient(kind, batch)
+    for garbage in (-1, 4, 2**62):
+        batch.targets[1, 1:] = batch.targets[2] = garbage
+        for validate in (True, False):
+            same_losses, same_gradient = losses_and_gradient(kind, batch, validate=validate)
+            np.testing.assert_array_equal(same_losses, losses)
+            np.testing.assert_array_equal(same_gradient, gradient)
+
+
+@every_kind
+def test_values_are_the_explicit_ones(kind):
+    """The matrix of test_values.py once more in one line, so that this file stands alone."""
+    batch = ragged(kind)
+    losses, gradient = losses_and_gradient(kind, batch)
+    for b in range(3):
+        scores, targets = batch.utterance(b)
+        assert_losses(losses[b], EXPLICIT[kind].loss(log_softmax(scores), targets))
+        assert_gradients(gradient[batch.used(b)], EXPLICIT[kind].grad_logits(scores, targets))
