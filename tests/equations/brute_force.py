@@ -1,12 +1,13 @@
-"""Both losses by their definitions alone: strings that collapse, monotone paths. Exact, slow, and free of recursions.
+"""Sums over the alignments of ``tests/enumeration.py`` in exact arithmetic: Z, alpha, beta, occupancies. No recursion.
 
-The equation checks compare the book's formulas with these sums. Nothing here uses the package's lattices.
+The equation checks compare the formulas of the book with these sums. No lattice of the package is used. The blank is 0.
 """
 
 from fractions import Fraction
-from itertools import combinations, product
+from itertools import product
 
 import numpy as np
+from enumeration import collapse, ctc_alignments, rnnt_alignments
 
 from reference_impl.differences import random_integers
 
@@ -14,12 +15,6 @@ from reference_impl.differences import random_integers
 def probabilities(seed, shape):
     """Random positive fractions: entries taken as independent, so they need not sum to 1."""
     return random_integers(np.random.default_rng(seed), shape, bits=8) / Fraction(7)
-
-
-def collapse(string, blank=0):
-    """CTC's many-to-one map: merge runs, then drop blanks."""
-    runs = [k for i, k in enumerate(string) if i == 0 or k != string[i - 1]]
-    return [k for k in runs if k != blank]
 
 
 def mass(y, string, start=0):
@@ -32,8 +27,7 @@ def mass(y, string, start=0):
 
 def ctc_strings(y, targets):
     """All strings over the vocabulary that collapse to the targets."""
-    T, V = y.shape
-    return [string for string in product(range(V), repeat=T) if collapse(string) == list(targets)]
+    return [tuple(k for _, k in entries) for entries in ctc_alignments(targets, *y.shape, 0)]
 
 
 def ctc_z(y, targets):
@@ -46,7 +40,7 @@ def extended(targets):
 
 def stands_in(string, t, s, targets):
     """Whether a string, cut after frame t, stands in state s: it ends with l'_s and has spelled the labels up to s."""
-    return string[t] == extended(targets)[s] and collapse(string[:t + 1]) == list(targets[:(s + 1) // 2])
+    return string[t] == extended(targets)[s] and collapse(string[:t + 1], 0) == list(targets[:(s + 1) // 2])
 
 
 def ctc_alpha(y, targets):
@@ -66,7 +60,7 @@ def ctc_beta(y, targets):
     for t, s in np.ndindex(beta.shape):
         beginning = extended(targets)[:s + 1]
         beta[t, s] = sum((mass(y, ending, t + 1) for ending in product(range(V), repeat=T - t - 1)
-                          if collapse([*beginning, *ending]) == list(targets)), Fraction(0))
+                          if collapse([*beginning, *ending], 0) == list(targets)), Fraction(0))
     return beta
 
 
@@ -79,21 +73,9 @@ def ctc_occupancy(y, targets):
     return occupancy / ctc_z(y, targets)
 
 
-def rnnt_paths(T, U):
-    """All RNN-T paths as lists of steps (t, u, is_label): T blanks and U labels in any order that ends with a blank."""
-    for label_places in combinations(range(T + U - 1), U):
-        t = u = 0
-        path = []
-        for place in range(T + U):
-            is_label = place in label_places
-            path.append((t, u, is_label))
-            t, u = (t, u + 1) if is_label else (t + 1, u)
-        yield path
-
-
-def step_entries(path, targets):
-    """The entry (t, u, k) of the probabilities that each step of a path uses."""
-    return [(t, u, targets[u] if is_label else 0) for t, u, is_label in path]
+def rnnt_paths(y, targets):
+    """All RNN-T paths, each as the entries (t, u, k) of the probabilities that its steps use."""
+    return rnnt_alignments(targets, len(y), y.shape[-1], 0)
 
 
 def rnnt_mass(y, entries):
@@ -104,8 +86,7 @@ def rnnt_mass(y, entries):
 
 
 def rnnt_z(y, targets):
-    T = len(y)
-    return sum((rnnt_mass(y, step_entries(path, targets)) for path in rnnt_paths(T, len(targets))), Fraction(0))
+    return sum((rnnt_mass(y, entries) for entries in rnnt_paths(y, targets)), Fraction(0))
 
 
 def rnnt_alpha(y, targets):
@@ -119,23 +100,21 @@ def rnnt_beta(y, targets):
 
 
 def _rnnt_partial(y, targets, before):
-    T, U = len(y), len(targets)
-    partial = np.full((T, U + 1), Fraction(0), dtype=object)
-    for t, u in np.ndindex(T, U + 1):
+    partial = np.full(y.shape[:2], Fraction(0), dtype=object)
+    for node in np.ndindex(partial.shape):
         pieces = set()
-        for path in rnnt_paths(T, U):
-            for place, step in enumerate(path):
-                if step[:2] == (t, u):
-                    pieces.add(tuple(path[:place] if before else path[place:]))
-        partial[t, u] = sum((rnnt_mass(y, step_entries(piece, targets)) for piece in pieces), Fraction(0))
+        for entries in rnnt_paths(y, targets):
+            for place, entry in enumerate(entries):
+                if entry[:2] == node:
+                    pieces.add(tuple(entries[:place] if before else entries[place:]))
+        partial[node] = sum((rnnt_mass(y, piece) for piece in pieces), Fraction(0))
     return partial
 
 
 def rnnt_occupancy(y, targets):
     """Expected number of uses of each entry by a path, given the targets."""
     occupancy = np.full(y.shape, Fraction(0), dtype=object)
-    for path in rnnt_paths(len(y), len(targets)):
-        entries = step_entries(path, targets)
+    for entries in rnnt_paths(y, targets):
         for entry in entries:
             occupancy[entry] += rnnt_mass(y, entries)
     return occupancy / rnnt_z(y, targets)
