@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import platform
+import resource
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,10 +34,10 @@ def utterance(T, U, seed):
 
 def seconds(arguments):
     """Wall-clock, user and system seconds of one run."""
-    start, before = time.perf_counter(), os.times()
+    start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
     batched.rnnt_loss(*arguments)
-    after = os.times()
-    return time.perf_counter() - start, after.user - before.user, after.system - before.system
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    return time.perf_counter() - start, after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime
 
 
 def summary(T, U, runs, previous):
@@ -88,7 +89,8 @@ def main():
         rows.append(row)
         ratio = f"{row['ratio_to_previous']:.2f}" if row["ratio_to_previous"] else ""
         print(f"{T:5} {U:4} {row['median']:10.3f}   {row['quartiles'][0]:.3f} - {row['quartiles'][1]:.3f} "
-              f"{row['user_median']:8.3f} {row['system_median']:8.3f} {row['user_nanoseconds_per_logit']:14.2f} {ratio:>16}")
+              f"{row['user_median']:8.3f} {row['system_median']:8.3f} {row['user_nanoseconds_per_logit']:14.2f} "
+              f"{ratio:>16}")
     power = exponent(rows) if len(rows) > 1 else None
     if power:
         print(f"user time grows like (T * U) to the power {power:.2f}")

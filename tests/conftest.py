@@ -1,4 +1,4 @@
-"""What all tests share: one thread for torch, a reproducible hypothesis. Fixtures of one subject live in its own file."""
+"""What all tests share: one thread for torch, a reproducible hypothesis. Fixtures of one subject live in its file."""
 
 import hypothesis
 import matplotlib

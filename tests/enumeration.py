@@ -1,4 +1,4 @@
-"""What the two losses mean, by enumeration. It knows nothing of lattices, recursions or semirings, and uses no package code.
+"""What the two losses mean, by enumeration. It knows no lattice, no recursion, no semiring, and uses no package code.
 
 CTC: all V^T strings of symbols, kept if they collapse to the target. RNN-T: all orders of T blanks and U labels that
 end in a blank. An alignment is a list of the entries of ``log_probs`` that it uses.
@@ -93,7 +93,7 @@ def ctc_alpha(log_probs, targets, blank, t, s):
 
 
 def ctc_beta(log_probs, targets, blank, t, s):
-    """Mass of all strings after frame t that complete the target from state s, given that state's symbol before them."""
+    """Mass of all strings after frame t that complete the target, given the symbol of state s before them."""
     labels, before = list(targets[s // 2:]), (blank if s % 2 == 0 else targets[s // 2])
     T, V = log_probs.shape
     return fsum(probability(log_probs, list(enumerate(string, start=t + 1)))

@@ -61,6 +61,11 @@ class Batch:
         """Scores and targets of utterance b without padding."""
         return self.scores[self.used(b)], self.targets[b, :self.target_lengths[b]]
 
+    def first(self, count):
+        """The batch of the first utterances only."""
+        return Batch(self.scores[:count], self.targets[:count], self.logit_lengths[:count],
+                     self.target_lengths[:count], self.blank)
+
     def padding(self):
         """True where the scores are padding."""
         mask = np.ones(self.scores.shape, bool)

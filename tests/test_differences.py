@@ -1,4 +1,4 @@
-"""Finite differences: their orders of error, what check_gradient accepts and refuses, and differences that are exact."""
+"""Finite differences: their orders of error, what check_gradient accepts and refuses, and exact differences."""
 
 from fractions import Fraction
 

@@ -45,8 +45,6 @@ def by_torch(kind, logits=None, targets=TARGETS, frames=FRAMES, counts=COUNTS, *
     return function(*(torch.tensor(a) if isinstance(a, np.ndarray) else a for a in arguments), **options)
 
 
-AXES = {"ctc": "(T, V)", "rnnt": "(T, U+1, V)"}
-BATCH_AXES = {"ctc": "(B, T, V)", "rnnt": "(B, T, U+1, V)"}
 NO_NAN = "expected no NaN and no +inf (-inf masks an entry)"
 
 CASES = [  # call, type, message
@@ -57,14 +55,16 @@ CASES = [  # call, type, message
      "log_probs has dtype complex128; expected float16 or float32 or float64"),
     (lambda: explicit("ctc", np.zeros((4, 3, 5))), ValueError, "log_probs has shape (4, 3, 5); expected 2 axes (T, V)"),
     (lambda: explicit("rnnt", np.zeros((4, 5))), ValueError, "log_probs has shape (4, 5); expected 3 axes (T, U+1, V)"),
-    (lambda: explicit("ctc", with_entry(UNIFORM["ctc"], (1, 2), np.nan)), ValueError, f"log_probs[1, 2] = nan; {NO_NAN}"),
+    (lambda: explicit("ctc", with_entry(UNIFORM["ctc"], (1, 2), np.nan)), ValueError,
+     f"log_probs[1, 2] = nan; {NO_NAN}"),
     (lambda: explicit("rnnt", with_entry(UNIFORM["rnnt"], (3, 0, 4), np.inf)), ValueError,
      f"log_probs[3, 0, 4] = inf; {NO_NAN}"),
     (lambda: explicit("ctc", np.zeros((4, 0))), ValueError, "V = 0; expected V >= 1"),
     (lambda: explicit("rnnt", np.zeros((0, 3, 5))), ValueError, "T = 0; expected T >= 1"),
     (lambda: explicit("rnnt", np.zeros((4, 2, 5))), ValueError,
      "log_probs has 2 rows on its U+1 axis; expected U + 1 = 3, one more than the 2 columns of targets"),
-    (lambda: log_softmax(np.array([0, 1])), TypeError, "logits has dtype int64; expected float16 or float32 or float64"),
+    (lambda: log_softmax(np.array([0, 1])), TypeError,
+     "logits has dtype int64; expected float16 or float32 or float64"),
     (lambda: log_softmax(np.float64(0.0)), ValueError, "logits has shape (); expected 1 axis (..., V)"),
     (lambda: log_softmax(np.zeros((2, 0))), ValueError, "V = 0; expected V >= 1"),
     (lambda: log_softmax([[0.0, np.nan]]), ValueError, f"logits[0, 1] = nan; {NO_NAN}"),
@@ -120,7 +120,8 @@ CASES = [  # call, type, message
      "arcs[0] = (2, 0); expected an entry inside shape (2, 3)"),
     (lambda: Lattice((0, 1), (Arc(0, 1, (1,)),), (2, 3)), ValueError,
      "arcs[0] = (1,); expected an entry inside shape (2, 3)"),
-    (lambda: forward(Lattice((0, 1), (Arc(0, 1),), ()), np.zeros(2)), ValueError, "weights has shape (2,); expected (1,)"),
+    (lambda: forward(Lattice((0, 1), (Arc(0, 1),), ()), np.zeros(2)), ValueError,
+     "weights has shape (2,); expected (1,)"),
     (lambda: ctc_lattice([1], 2, 3).arc_weights(np.zeros((2, 4))), ValueError,
      "log_probs has shape (2, 4); expected (2, 3)"),
 ]
@@ -204,7 +205,8 @@ def test_no_rule_is_left_out(module):
         try:
             call()
         except error as raised:
-            reached |= {frame.lineno for frame in traceback.extract_tb(raised.__traceback__) if Path(frame.filename) == path}
+            frames = traceback.extract_tb(raised.__traceback__)
+            reached |= {frame.lineno for frame in frames if Path(frame.filename) == path}
     raising = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Raise)
                or isinstance(node, ast.Expr) and ast.unparse(node).startswith("_fail(")]
     assert raising

@@ -1,7 +1,7 @@
-"""float32 over long utterances: the gradient stays as close to float64 as its own rounding, since the lattice is float64.
+"""float32 over long utterances: the gradient stays as near to float64 as its rounding lets it: the lattice is float64.
 
-The lattice adds nothing; what is left is a softmax in float32, whose exp is off by some units of 6e-8 of a value below 1.
-1e-6 leaves room for ten such roundings. Alpha and beta in float32 would be off by more than 1e-4 here.
+The lattice adds nothing; what is left is a softmax in float32, whose exp is off by some units of 6e-8 of a value below
+1. 1e-6 leaves room for ten such roundings. Alpha and beta in float32 would be off by more than 1e-4 here.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""What every CTC and RNN-T loss satisfies, tried with hypothesis on every implementation; no property needs a true value.
+"""What every CTC and RNN-T loss satisfies, tried with hypothesis on every implementation; no true value is needed.
 
 Shapes, lengths, repeats, the blank and -inf masks are drawn; numbers follow from a drawn seed. The last symbol of the
 vocabulary but the blank is never a label, so that a lattice always holds an entry that no path uses.

@@ -29,7 +29,7 @@ def total(kind, weights, targets, blank, semiring):
 
 
 def visited(kind, entries, blank):
-    """The nodes (t, row) of an alignment. A CTC path is in state 2n - 1 during its n-th label, 2n in the blank after it."""
+    """The nodes (t, row) of an alignment. CTC: state 2n - 1 during the n-th label, state 2n in the blank after it."""
     if kind == "rnnt":
         return {entry[:2] for entry in entries}
     nodes, labels, before = set(), 0, blank
@@ -64,12 +64,13 @@ class TestNodeByNode:
             assert through[node] == pytest.approx(mass, rel=1e-12)
 
     def test_exact_fractions(self, kind, T, V, targets, blank):
-        """On REAL: every frame of CTC, every anti-diagonal of RNN-T carries exactly Z, and Z is exactly the path sum."""
+        """On REAL every frame of CTC, every anti-diagonal of RNN-T carries exactly Z, and Z is exactly the path sum."""
         shape = (T, V) if kind == "ctc" else (T, len(targets) + 1, V)
         y = np.array([Fraction(n, 7) for n in np.random.default_rng(T).integers(1, 50, np.prod(shape)).tolist()],
                      dtype=object).reshape(shape)
         module, z = EXPLICIT[kind], total(kind, y, targets, blank, REAL)
-        through = (module.alpha(y, targets, blank=blank, semiring=REAL) * module.beta(y, targets, blank=blank, semiring=REAL))
+        through = (module.alpha(y, targets, blank=blank, semiring=REAL)
+                   * module.beta(y, targets, blank=blank, semiring=REAL))
         path_masses = [REAL.product(y[entry] for entry in path) for path in alignments(kind, targets, T, V, blank)]
         assert z == sum(path_masses)
         cuts = through if kind == "ctc" else [np.diag(through[:, ::-1], k) for k in range(-T + 1, len(targets) + 1)]

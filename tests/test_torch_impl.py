@@ -3,6 +3,8 @@
 Every test with a ``device`` runs on the CPU, and on CUDA where there is one.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,6 @@ from implementations import (
     EXPLICIT,
     KINDS,
     TORCH,
-    Batch,
     assert_gradients,
     assert_losses,
     needs_cuda,
@@ -31,7 +32,7 @@ INF, NAN = float("inf"), float("nan")
 
 
 def ragged(kind, V=4, seed=0):
-    """Three utterances of different lengths, with repeats and an empty target; finite padding, for the sake of gradcheck."""
+    """Three utterances of different lengths, one with repeats, one empty; finite padding, for the sake of gradcheck."""
     rng = np.random.default_rng(seed)
     return pad([(random_scores(rng, kind, T, len(targets), V), targets)
                 for T, targets in [(5, [1, 1, 2]), (3, [3]), (4, [])]], fill=0.25, label_fill=0)
@@ -48,7 +49,8 @@ def with_impossible(kind):
 def tensors(batch, device="cpu", dtype=torch.float64):
     """The four positional arguments; the first requires a gradient."""
     scores = torch.tensor(batch.scores, device=device, dtype=dtype).requires_grad_()
-    return (scores, *(torch.tensor(a, device=device) for a in (batch.targets, batch.logit_lengths, batch.target_lengths)))
+    integers = batch.targets, batch.logit_lengths, batch.target_lengths
+    return scores, *(torch.tensor(a, device=device) for a in integers)
 
 
 def losses_and_gradient(kind, batch, upstream=None, device="cpu", **options):
@@ -105,7 +107,8 @@ class TestDerivatives:
         minus_occupancy, = torch.autograd.grad(
             ctc_loss(scores, *rest, blank=blank, reduction="none", inputs="log_probs").sum(), scores)
         in_use = (torch.arange(20, device=device) < rest[1][:, None])[..., None]
-        torch.testing.assert_close(log_prob_gradient - torch.exp(log_probs) * in_use, minus_occupancy, rtol=0, atol=1e-12)
+        corrected = log_prob_gradient - torch.exp(log_probs) * in_use
+        torch.testing.assert_close(corrected, minus_occupancy, rtol=0, atol=1e-12)
 
     @every_kind
     @pytest.mark.parametrize("use", [
@@ -268,14 +271,14 @@ class TestTypesAndLayouts:
     @every_kind
     @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
     def test_float_types(self, kind, inputs, dtype, device):
-        """The numbers given are the truth: float64 on the same rounded numbers differs by the output's rounding only."""
+        """The numbers given are the truth: float64 on the same numbers differs by the output's rounding only."""
         batch = ragged(kind)
         scores, *rest = tensors(batch, device, dtype)
         losses = TORCH[kind](scores, *rest, reduction="none", inputs=inputs)
         losses.sum().backward()
         assert losses.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
         assert scores.grad.dtype == dtype
-        rounded = Batch(scores.detach().double().cpu().numpy(), batch.targets, batch.logit_lengths, batch.target_lengths)
+        rounded = replace(batch, scores=scores.detach().double().cpu().numpy())
         expected_losses, expected_gradient = losses_and_gradient(kind, rounded, inputs=inputs)
         assert_losses(losses.detach().cpu().numpy(), expected_losses, max(1e-12, 4 * torch.finfo(losses.dtype).eps))
         assert_gradients(scores.grad.double().cpu().numpy(), expected_gradient, max(1e-12, 4 * torch.finfo(dtype).eps))
@@ -336,7 +339,7 @@ class TestTypesAndLayouts:
 
     @every_kind
     def test_modified_logits_are_noticed(self, kind):
-        """The logits are read again in backward: who writes to them in between gets autograd's error, no wrong number."""
+        """The logits are read again in backward: who writes to them before gets autograd's error, no wrong number."""
         scores, *rest = tensors(ragged(kind))
         logits = scores * 1.0
         loss = TORCH[kind](logits, *rest)
@@ -357,8 +360,8 @@ class TestTypesAndLayouts:
 
 
 BAD_VALUES = {  # argument, value for utterance 1 of three
-    "label V": ("targets", 4), "label -1": ("targets", -1), "label far out": ("targets", 2**62), "blank": ("targets", 0),
-    "label far below": ("targets", -2**62),
+    "label V": ("targets", 4), "label -1": ("targets", -1), "label far out": ("targets", 2**62),
+    "label far below": ("targets", -2**62), "blank": ("targets", 0),
     "too many frames": ("logit_lengths", 6), "far too many frames": ("logit_lengths", 2**62),
     "a negative number of frames": ("logit_lengths", -1),
     "too many labels": ("target_lengths", 4), "a negative number of labels": ("target_lengths", -2**62),

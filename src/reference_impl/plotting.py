@@ -13,8 +13,9 @@ from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
 from ._validation import check_weights
 from .lattice import Lattice
 
-__all__ = ["BLUE", "GREEN", "GREY", "ORANGE", "plot_error_curve", "plot_frames", "plot_gradient", "plot_lattice",
-           "plot_occupancy", "use_book_style"]
+
+__all__ = ["BLUE", "GREEN", "GREY", "ORANGE", "plot_error_curve", "plot_frames", "plot_gradient", "plot_kills",
+           "plot_lattice", "plot_occupancy", "use_book_style"]
 
 BLUE, ORANGE, GREEN, GREY = "#2f6db3", "#d9691e", "#2e8b57", "#8a8f98"
 _MASS = LinearSegmentedColormap.from_list("mass", ["#ffffff", "#bcd3ec", BLUE, "#0d2b52"])
@@ -198,4 +199,33 @@ def plot_error_curve(steps, errors, *, label=None, orders=(), ax=None):
                   linestyle="--", linewidth=1)
         ax.annotate(f"slope {order}", (steps[anchor], 3 * errors[anchor]), color="#555555", fontsize=9, ha="center")
     ax.set(xlabel="step $h$", ylabel="largest error")
+    return ax
+
+
+def plot_kills(killed, bugs, checks, *, applies=None):
+    """Which check (columns) kills which bug (rows): dark squares; a dot where a check does not apply to a bug.
+
+    Parameters
+    ----------
+    killed : (rows, columns) bool array
+    bugs, checks : sequences of str
+    applies : (rows, columns) bool array, optional
+
+    Returns
+    -------
+    Axes
+        Of a new figure, as tall as there are bugs.
+    """
+    killed = check_weights("killed", killed, (len(bugs), len(checks)))
+    _, ax = plt.subplots(figsize=(7.0, 2.6 + 0.21 * len(bugs)))
+    ax.imshow(killed, cmap="Blues", vmin=0, vmax=1.25, aspect="auto")
+    if applies is not None:
+        row, column = np.nonzero(~check_weights("applies", applies, killed.shape))
+        ax.plot(column, row, ".", color=GREY, markersize=3)
+    ax.set_yticks(range(len(bugs)), bugs, fontsize=8.5)
+    ax.set_xticks(range(len(checks)), checks, fontsize=8.5, rotation=90)
+    ax.set_xticks(np.arange(len(checks)) - 0.5, minor=True)
+    ax.set_yticks(np.arange(len(bugs)) - 0.5, minor=True)
+    ax.grid(which="minor", color="#d8dbe0", linewidth=0.6)
+    ax.tick_params(which="both", length=0)
     return ax

@@ -7,6 +7,7 @@ from fractions import Fraction
 from itertools import product
 
 import numpy as np
+import sympy
 from enumeration import collapse, ctc_alignments, rnnt_alignments
 
 from reference_impl.differences import random_integers
@@ -15,6 +16,20 @@ from reference_impl.differences import random_integers
 def probabilities(seed, shape):
     """Random positive fractions: entries taken as independent, so they need not sum to 1."""
     return random_integers(np.random.default_rng(seed), shape, bits=8) / Fraction(7)
+
+
+def slopes_in_logs(y, paths):
+    """d(-log Z) / d log y of each entry by sympy, which knows no chain rule of ours: y = e^v is put into the sum over
+    the paths (lists of entries), -log of it differentiated with respect to v, and v = log y put in. Exact rationals."""
+    v = np.array(sympy.symbols(f"v:{y.size}", real=True), dtype=object).reshape(y.shape)
+    loss = -sympy.log(sum(sympy.prod([sympy.exp(v[tuple(entry)]) for entry in path]) for path in paths))
+    point = {symbol: sympy.log(sympy.Rational(value.numerator, value.denominator))
+             for symbol, value in zip(v.flat, y.flat, strict=True)}
+    slopes = np.empty(y.shape, dtype=object)
+    for index in np.ndindex(y.shape):
+        slope = sympy.Rational(sympy.simplify(sympy.diff(loss, v[index]).subs(point)))
+        slopes[index] = Fraction(int(slope.p), int(slope.q))
+    return slopes
 
 
 def mass(y, string, start=0):

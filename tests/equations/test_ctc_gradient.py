@@ -4,7 +4,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-import sympy
 from brute_force import (
     ctc_alpha,
     ctc_beta,
@@ -14,6 +13,7 @@ from brute_force import (
     extended,
     mass,
     probabilities,
+    slopes_in_logs,
     stands_in,
 )
 
@@ -161,19 +161,22 @@ def test_grad_probs_no_division():
 
 @pytest.mark.equation("eq-ctc-chain")
 def test_chain():
-    """sympy: d log Z / d log y, with y = e^v and log Z differentiated with respect to v, against y / Z dZ/dy."""
-    v = sympy.symbols("v:2")
-    y = sympy.symbols("y:2")
-    z = y[0] * y[1] + 3 * y[0] + 5
+    """sympy: log of the sum over strings with y = e^v, differentiated with respect to v, against y / Z dZ/dy."""
+    def lhs(slope, derivative, z, y, t, k):
+        return slope
 
-    def lhs(i):
-        log_z = sympy.log(z.subs({y[j]: sympy.exp(v[j]) for j in range(2)}))
-        return sympy.simplify(sympy.diff(log_z, v[i]).subs({v[j]: sympy.log(y[j]) for j in range(2)}))
+    def rhs(slope, derivative, z, y, t, k):
+        return y[t, k] / z * derivative[t, k]
 
-    def rhs(i):
-        return sympy.simplify(y[i] / z * sympy.diff(z, y[i]))
-
-    check_equation("eq-ctc-chain", lhs, rhs, [(0,), (1,)])
+    cases = []
+    for y, targets in INPUTS[0], INPUTS[1]:
+        slopes = -slopes_in_logs(y, [list(enumerate(string)) for string in ctc_strings(y, targets)])
+        derivative = np.empty(y.shape, dtype=object)
+        for t, k in np.ndindex(y.shape):
+            derivative[t, k] = grad_probs(y, targets, t, k)
+        cases += [(slopes[t, k], zero_outside(derivative), ctc_z(y, targets), zero_outside(y), t, k)
+                  for t, k in np.ndindex(y.shape)]
+    check_equation("eq-ctc-chain", lhs, rhs, cases)
 
 
 @pytest.mark.equation("eq-ctc-grad-log-probs")

@@ -13,6 +13,7 @@ from brute_force import (
     rnnt_occupancy,
     rnnt_paths,
     rnnt_z,
+    slopes_in_logs,
 )
 
 from reference_impl.differences import exact_difference
@@ -235,18 +236,22 @@ def test_grad_probs():
 
 @pytest.mark.equation("eq-rnnt-chain")
 def test_chain():
-    """Exact occupancy of each entry, negated, against -y / Z times the exact difference."""
-    def rhs(occupancy, derivative, z, y, t, u, k):
+    """sympy: -log of the path sum with y = e^v, differentiated with respect to v, against -y / Z dZ/dy."""
+    def lhs(slope, derivative, z, y, t, u, k):
+        return slope
+
+    def rhs(slope, derivative, z, y, t, u, k):
         return -y[t, u, k] / z * derivative[t, u, k]
 
     cases = []
-    for y, labels in INPUTS:
+    for y, labels in INPUTS[1], INPUTS[3]:
+        slopes = slopes_in_logs(y, rnnt_paths(y, labels))
         derivative = np.empty(y.shape, dtype=object)
         for index in np.ndindex(y.shape):
             derivative[index] = exact_difference(lambda y, labels=labels: rnnt_z(y, labels), y, index, h=5)
-        cases += [(rnnt_occupancy(y, labels), zero_outside(derivative), rnnt_z(y, labels), zero_outside(y), *index)
+        cases += [(slopes[index], zero_outside(derivative), rnnt_z(y, labels), zero_outside(y), *index)
                   for index in np.ndindex(y.shape)]
-    check_equation("eq-rnnt-chain", lambda occupancy, derivative, z, y, *index: -occupancy[*index], rhs, cases)
+    check_equation("eq-rnnt-chain", lhs, rhs, cases)
 
 
 @pytest.mark.equation("eq-rnnt-grad-log-probs")
@@ -311,6 +316,46 @@ def _product(y, entries):
     for entry in entries:
         result = result * y[entry]
     return result
+
+
+def _shares():
+    """gamma by enumeration, with the end as one more column, and the shares of the two arcs into each node."""
+    for y, labels in INPUTS:
+        T, U, z = len(y), len(labels), rnnt_z(y, labels)
+        alpha = rnnt_alpha(y, labels)
+        gamma = np.vstack([rnnt_occupancy(y, labels).sum(axis=-1), np.full((1, U + 1), Fraction(0), dtype=object)])
+        gamma[T, U] = Fraction(1)
+        by_blank, by_label = gamma * 0, gamma * 0
+        for t, u in np.ndindex(T, U + 1):
+            if t > 0:
+                by_blank[t, u] = alpha[t - 1, u] * y[t - 1, u, BLANK] / alpha[t, u]
+            if u > 0:
+                by_label[t, u] = alpha[t, u - 1] * y[t, u - 1, labels[u - 1]] / alpha[t, u]
+        by_blank[T, U] = alpha[T - 1, U] * y[T - 1, U, BLANK] / z
+        for t, u in np.ndindex(T, U + 1):
+            yield zero_outside(gamma), zero_outside(by_blank, zero=0), zero_outside(by_label, zero=0), t, u
+
+
+@pytest.mark.equation("eq-rnnt-share-sum")
+def test_share_sum():
+    """The shares of the two arcs into a node, from enumerated alphas, add up to 1."""
+    def rhs(by_blank, by_label, t, u):
+        return by_blank[t, u] + by_label[t, u]
+
+    cases = [(by_blank, by_label, t, u) for _, by_blank, by_label, t, u in _shares() if (t, u) != (0, 0)]
+    check_equation("eq-rnnt-share-sum", lambda *_: 1, rhs, cases)
+
+
+@pytest.mark.equation("eq-rnnt-share-sweep")
+def test_share_sweep():
+    """The enumerated occupancy of each node against those of the two nodes after it, times their shares."""
+    def lhs(gamma, by_blank, by_label, t, u):
+        return gamma[t, u]
+
+    def rhs(gamma, by_blank, by_label, t, u):
+        return gamma[t + 1, u] * by_blank[t + 1, u] + gamma[t, u + 1] * by_label[t, u + 1]
+
+    check_equation("eq-rnnt-share-sweep", lhs, rhs, _shares())
 
 
 @pytest.mark.equation("eq-rnnt-logits-chain")
