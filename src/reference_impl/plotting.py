@@ -13,7 +13,6 @@ from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
 from ._validation import check_weights
 from .lattice import Lattice
 
-
 __all__ = ["BLUE", "GREEN", "GREY", "ORANGE", "plot_error_curve", "plot_frames", "plot_gradient", "plot_kills",
            "plot_lattice", "plot_occupancy", "use_book_style"]
 
