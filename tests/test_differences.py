@@ -96,6 +96,20 @@ class TestCheckGradient:
         assert result.entries == 3
         assert result.error <= result.tolerance < 1e-7
 
+    def test_is_of_order_four(self):
+        """Half the step, a sixteenth of the error: two central differences are combined."""
+        errors = [check_gradient(curved, curved_gradient(X), X, h=h).error for h in (0.08, 0.04)]
+        assert errors[0] / errors[1] == pytest.approx(16, rel=0.05)
+        assert errors[1] < error_curve(curved, curved_gradient(X), X, [0.04])[0] / 100
+
+    def test_tolerance_is_the_truncation_error_of_one_difference(self):
+        """With a large step: the error that the plain central difference makes is forgiven, three times it is not."""
+        h, exact = 0.05, curved_gradient(X)
+        plain = central_difference(curved, X, h=h)
+        check_gradient(curved, exact + 0.9 * (plain - exact), X, h=h)
+        with pytest.raises(GradientMismatch):
+            check_gradient(curved, exact + 3 * (plain - exact), X, h=h)
+
     @pytest.mark.parametrize("entry", range(3))
     @pytest.mark.parametrize("relative", [1e-6, -1e-6, 1e-2, 2.0])
     def test_refuses_one_entry_off_by_a_millionth(self, entry, relative):

@@ -10,6 +10,8 @@ from reference_impl.digit_strings import (
     label_error_rate,
     load_images,
     make_strings,
+    peaks,
+    spell,
 )
 
 
@@ -82,3 +84,14 @@ def test_label_error_rate():
     assert label_error_rate([[1, 3], [4]], targets, lengths) == 1 / 4
     assert label_error_rate([[1, 2, 3], [4, 4, 4]], targets, lengths) == 2 / 4
     assert label_error_rate([[], []], targets, lengths) == 1
+
+
+def test_peaks_are_first_frames_of_runs():
+    """A run that begins the utterance counts, one of blanks does not, and a label read twice is there twice."""
+    assert peaks(np.eye(3)[[0, 2, 2, 0, 2, 1, 1]]) == {1: 2, 4: 2, 5: 1}
+    assert peaks(np.eye(3)[[0, 2, 2]], blank=2) == {0: 0}
+    assert peaks(np.zeros((0, 3))) == {}
+
+
+def test_spell():
+    assert spell(range(NUM_SYMBOLS)) == "∅0123456789"

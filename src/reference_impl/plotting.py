@@ -196,7 +196,8 @@ def plot_error_curve(steps, errors, *, label=None, orders=(), ax=None):
         anchor = np.flatnonzero(side)[int(side.sum()) // 2]
         ax.loglog(steps[side], 2 * errors[anchor] * (steps[side] / steps[anchor]) ** order, color=GREY,
                   linestyle="--", linewidth=1)
-        ax.annotate(f"slope {order}", (steps[anchor], 3 * errors[anchor]), color="#555555", fontsize=9, ha="center")
+        ax.annotate(f"slope {order}", (steps[anchor], 2 * errors[anchor]), xytext=(-6 * np.sign(order), 7),
+                    textcoords="offset points", color="#555555", fontsize=9, ha="right" if order > 0 else "left")
     ax.set(xlabel="step $h$", ylabel="largest error")
     return ax
 

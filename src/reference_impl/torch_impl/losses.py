@@ -38,8 +38,8 @@ def ctc_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reducti
         "log_probs" takes any scores as they are, normalised or not: the gradient is -occupancy.
     backend : "auto" | "torch"
     validate : bool
-        False skips the checks of values, which would make a GPU wait. A bad label or length then makes the loss and
-        the gradient of its own utterance NaN, and nothing else.
+        False skips the checks of values, which would make a GPU wait. A bad label or length then makes the loss of
+        its own utterance NaN, and so the gradient of whatever frames it has; other utterances are not touched.
 
     Returns
     -------

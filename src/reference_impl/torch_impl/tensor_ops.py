@@ -168,11 +168,13 @@ def _as_log_probs(gathered, peak, mass, in_use):
 def _upstream(upstream, log_z):
     """The upstream gradient in float64, and for which utterances any gradient flows.
 
-    None flows where no alignment exists (the loss is constant there, and inf * 0 must not arise) or where the
-    upstream gradient is 0 (so that a masked-out NaN loss stays masked).
+    None flows where no alignment exists (the loss is constant there) or where the upstream gradient is 0 (so that a
+    masked-out NaN loss stays masked). Elsewhere an infinite one counts as the largest finite number: inf * 0 cannot
+    arise where an occupancy or a probability is 0.
     """
     flows = (log_z != -torch.inf) & (upstream != 0)
-    upstream = upstream.to(_LATTICE).masked_fill(log_z.isnan(), torch.nan)
+    largest = torch.finfo(upstream.dtype).max
+    upstream = upstream.clamp(-largest, largest).to(_LATTICE).masked_fill(log_z.isnan(), torch.nan)
     return upstream.masked_fill(~flows, 0.0), flows
 
 
