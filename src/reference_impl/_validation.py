@@ -81,6 +81,19 @@ def check_log_probs(name, log_probs, rank, axes):
     return log_probs
 
 
+def check_probs(name, probs, rank, axes):
+    """Probabilities, not necessarily normalised: a float array as float64, or an object array of exact numbers."""
+    probs = np.asarray(probs)
+    if probs.dtype != object:
+        probs = check_scores(name, probs, rank, axes).astype(np.float64)
+    check_rank(name, probs.shape, rank, axes)
+    bad = ~((probs >= 0) & (probs < np.inf))
+    if bad.any():
+        index = tuple(int(i) for i in np.argwhere(bad)[0])
+        _fail(name, index, probs[index], "a finite number >= 0")
+    return probs
+
+
 def check_integers(name, values, rank, axes):
     """An int32 or int64 array of the given rank, as int64. An empty list is taken for an empty int64 array."""
     if isinstance(values, list | tuple) and len(values) == 0:

@@ -1,0 +1,276 @@
+"""Which term of a gradient is wrong: a function against the reference, term by term. It defines no gradient itself.
+
+A gradient of these losses is a sum of few terms, and each term lives on entries of its own: the symbols that are
+neither blank nor the next label hold only the softmax term, the blank's entries hold that and the blank's occupancy,
+and so on. So each term can be looked at alone, and compared with the ways in which it is commonly got wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from . import ctc, rnnt
+from ._softmax import log_softmax
+from ._validation import check_choice
+from .bug_bank import BUGS
+
+__all__ = ["Diagnosis", "diagnose"]
+
+_TOLERANCE = 1e-9
+_UNLISTED = "wrong, in a way not on the list"
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What :func:`diagnose` found; ``str`` of it is one sentence for each finding."""
+
+    right: bool
+    findings: tuple[str, ...]
+
+    def __str__(self):
+        return "\n".join(self.findings)
+
+
+@dataclass(frozen=True)
+class _Term:
+    """A part of the gradient: the entries where it is seen, what it is there, and what it is when it is wrong."""
+
+    name: str
+    entries: np.ndarray
+    right: np.ndarray
+    wrong: dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class _Case:
+    description: str
+    scores: np.ndarray
+    targets: np.ndarray
+    blank: int = 0
+
+
+def diagnose(function: Callable, *, loss="ctc", variable="logits") -> Diagnosis:
+    """Say whether a gradient is right, and if not, which of its terms is wrong and in which way.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(scores, targets, *, blank)`` returns the gradient of the loss of one utterance: for CTC ``scores``
+        and gradient are (T, V), for RNN-T (T, U+1, V), float64; ``targets`` is a (U,) array of ints.
+    loss : "ctc" | "rnnt"
+    variable : "logits" | "log_probs"
+        What the scores are, and what the gradient is taken with respect to.
+
+    Returns
+    -------
+    Diagnosis
+
+    Examples
+    --------
+    >>> print(diagnose(ctc.grad_logits))
+    right: every term, in 6 cases
+    >>> print(diagnose(lambda scores, targets, *, blank: ctc.grad_log_probs(log_softmax(scores), targets, blank=blank)))
+    softmax term: missing
+    >>> print(diagnose(lambda lp, targets, *, blank: rnnt.grad_log_probs(lp, targets, blank=blank) / np.exp(lp),
+    ...                loss="rnnt", variable="log_probs"))
+    blank term: without the probability of its own step (`+ log_probs`)
+    last blank: without the probability of its own step (`+ log_probs`)
+    label term: without the probability of its own step (`+ log_probs`)
+    """
+    check_choice("loss", loss, ("ctc", "rnnt"))
+    check_choice("variable", variable, ("logits", "log_probs"))
+    cases = _cases(loss)
+    for case in cases:
+        findings = _examine(function, case, loss, variable)
+        if findings:
+            where = "" if case is cases[0] else f"{case.description}: "
+            return Diagnosis(False, tuple(where + finding for finding in findings))
+    return Diagnosis(True, (f"right: every term, in {len(cases)} cases",))
+
+
+def _cases(loss):
+    """The first case is generic, the others change one thing each."""
+    rng = np.random.default_rng(0)
+
+    def case(description, T, targets, V, blank=0):
+        shape = (T, V) if loss == "ctc" else (T, len(targets) + 1, V)
+        return _Case(description, rng.normal(size=shape), np.array(targets, dtype=np.int64), blank)
+
+    masked = case("with a symbol masked by -inf", 5, [1, 2], 5)
+    masked.scores[1, ..., 2] = -np.inf
+    cases = [case("", 5, [1, 2], 5), case("with a repeated label", 6, [1, 1, 3, 1], 5),
+             case("with blank = 2", 5, [0, 3], 5, blank=2), case("with an empty target", 4, [], 4), masked]
+    if loss == "ctc":
+        return [*cases, case("where no alignment exists", 2, [1, 1], 4)]
+    return [*cases, case("with one frame", 1, [1, 2], 4)]
+
+
+def _examine(function, case, loss, variable):
+    """Findings about one case; none if all is right."""
+    scores = case.scores.copy()
+    try:
+        with np.errstate(all="ignore"):
+            given = np.asarray(function(scores, case.targets.copy(), blank=case.blank), dtype=np.float64)
+    except Exception as error:  # whatever a reader's function raises is a finding
+        return [f"it raises {type(error).__name__}: {error}"]
+    if given.shape != case.scores.shape:
+        return [f"it has shape {given.shape}; expected {case.scores.shape}"]
+    if not np.array_equal(scores, case.scores):
+        return ["it modifies its argument"]
+    if np.isnan(given).any():
+        index = tuple(int(i) for i in np.argwhere(np.isnan(given))[0])
+        return [f"entry {index} is NaN"]
+    terms = {"ctc": _ctc_terms, "rnnt": _rnnt_terms}[loss](case, variable)
+    softmax = terms[0]
+    # the other terms are seen on top of the softmax term that the function has, if that one is known
+    base = next((array for array in (softmax.right, *softmax.wrong.values())
+                 if _close(given, array, softmax.entries)), None)
+    findings = _compare(softmax, given, np.zeros_like(given))
+    if base is not None:
+        findings += [finding for term in terms[1:] for finding in _compare(term, given, base)]
+    if any(_UNLISTED in finding for finding in findings):
+        findings += _known_bugs(given, case, loss, variable)
+    return findings
+
+
+def _known_bugs(given, case, loss, variable):
+    """Whether the bank of planted bugs has a gradient like this one."""
+    everywhere = np.ones(given.shape, bool)
+    for bug in BUGS:
+        if (bug.loss, bug.variable) == (loss, variable):
+            with np.errstate(all="ignore"):
+                gradient = bug(case.scores.copy(), case.targets, blank=case.blank)[1]
+            if _close(given, gradient, everywhere):
+                return [f"all in all, as in the planted bug '{bug.name}': {bug.mechanism}"]
+    return []
+
+
+def _close(a, b, entries):
+    with np.errstate(invalid="ignore"):
+        return bool((np.abs(a - b)[entries] <= _TOLERANCE * (1 + np.abs(b[entries]))).all())
+
+
+def _compare(term, given, base):
+    if _close(given, base + term.right, term.entries):
+        return []
+    for description, array in term.wrong.items():
+        if _close(given, base + array, term.entries):
+            return [f"{term.name}: {description}"]
+    error = np.where(term.entries, np.abs(given - base - term.right), 0.0)
+    index = tuple(int(i) for i in np.unravel_index(error.argmax(), error.shape))
+    return [f"{term.name}: {_UNLISTED}; at entry {index} it is {given[index] - base[index]:.10g}, "
+            f"expected {term.right[index]:.10g}"]
+
+
+def _softmax_term(variable, probs, node, entries):
+    """The term that log-softmax adds: absent for log-probs."""
+    right = probs * node[..., None]
+    if variable == "log_probs":
+        wrong = {"present, but it belongs to the gradient with respect to the logits": right}
+        return _Term("softmax term", entries, np.zeros_like(probs), wrong)
+    wrong = {"missing": np.zeros_like(probs), "wrong sign": -right}
+    if not node.any():
+        wrong["not 0, though there is no path"] = probs
+    elif not np.allclose(node, 1):
+        wrong["without the node occupancy that it is multiplied by"] = probs
+    wrong["without the softmax that it is made of"] = np.broadcast_to(node[..., None], probs.shape)
+    return _Term("softmax term", entries, right, wrong)
+
+
+def _occupancy_term(name, entries, occupied, probs, log_z, more):
+    """A term -occupancy, and its usual mistakes."""
+    with np.errstate(all="ignore"):
+        wrong = {
+            "missing": 0.0 * occupied,
+            "wrong sign": occupied,
+            "counted twice": -2 * occupied,
+            "not divided by Z (`- log_z`)": -occupied * np.exp(log_z),
+            "multiplied by Z instead of divided": -occupied * np.exp(2 * log_z),
+            "without the probability of its own step (`+ log_probs`)": np.where(probs > 0, -occupied / probs, 0.0),
+            "with the probability of its own step counted twice": -occupied * probs,
+            "not divided by Z (`- log_z`), and with the wrong sign": occupied * np.exp(log_z),
+            **{description: -array for description, array in more.items()},
+        }
+    return _Term(name, entries, -occupied, {d: a for d, a in wrong.items() if not _close(a, -occupied, entries)})
+
+
+def _ctc_terms(case, variable):
+    log_probs = log_softmax(case.scores) if variable == "logits" else case.scores
+    probs, shape = np.exp(log_probs), log_probs.shape
+    arguments = (log_probs, case.targets)
+    a, b = (f(*arguments, blank=case.blank) for f in (ctc.log_alpha, ctc.log_beta))
+    log_z = -ctc.loss(*arguments, blank=case.blank)
+    extended = ctc.extended_targets(case.targets, blank=case.blank)
+    alive = float(log_z > -np.inf)
+    scale = log_z if alive else 0.0
+
+    def by_symbol(log_mass, assign=False):
+        array = np.zeros(shape)
+        for s, label in enumerate(extended):
+            array[:, label] = (0.0 if assign else array[:, label]) + np.exp(log_mass[:, s] - scale) * alive
+        return array
+
+    occupied = by_symbol(a + b)
+    more = {
+        "states of the same symbol overwrite each other instead of adding up": by_symbol(a + b, assign=True),
+        "alpha alone, without beta": by_symbol(a),
+        "beta alone, without alpha": by_symbol(b),
+        "beta of the frame after": by_symbol(a + np.vstack([b[1:], np.full_like(b[:1], -np.inf)])),
+    }
+    is_blank, is_label = np.zeros(shape, bool), np.zeros(shape, bool)
+    is_blank[:, case.blank] = True
+    is_label[:, case.targets] = True
+    node = np.full(len(probs), alive)
+    terms = [_softmax_term(variable, probs, node, ~is_blank & ~is_label)]
+    for name, entries in (("blank term", is_blank), ("label term", is_label)):
+        terms.append(_occupancy_term(name, entries, occupied, probs, scale, more))
+    return terms
+
+
+def _rnnt_terms(case, variable):
+    log_probs = log_softmax(case.scores) if variable == "logits" else case.scores
+    probs, shape = np.exp(log_probs), log_probs.shape
+    T, U = shape[0], len(case.targets)
+    arguments = (log_probs, case.targets)
+    a, b = (f(*arguments, blank=case.blank) for f in (rnnt.log_alpha, rnnt.log_beta))
+    log_z = -rnnt.loss(*arguments, blank=case.blank)
+    e_blank, e_label = rnnt.arc_posteriors(*arguments, blank=case.blank)
+    after_blank = np.vstack([b[1:], np.full((1, U + 1), -np.inf)])
+    after_blank[-1, -1] = 0.0
+
+    def entries_of(blank_part, label_part):
+        array = np.zeros(shape)
+        array[:, :, case.blank] = blank_part
+        array[:, np.arange(U), case.targets] = label_part
+        return array
+
+    def posterior(log_a, after_blank, after_label):
+        with np.errstate(over="ignore"):
+            return entries_of(np.exp(log_a + log_probs[:, :, case.blank] + after_blank - log_z),
+                              np.exp(log_a[:, :-1] + log_probs[:, np.arange(U), case.targets] + after_label - log_z))
+
+    more = {
+        "beta of the node itself instead of the node after the step": posterior(a, b, b[:, :-1]),
+        "alpha alone, without beta": posterior(a, 0.0 * b, 0.0 * b[:, :-1]),
+        "beta alone, without alpha": posterior(0.0 * a, after_blank, b[:, 1:]),
+        "the node occupancy, not that of the arc": entries_of(np.exp(a + b - log_z), np.exp(a + b - log_z)[:, :-1]),
+        "with the beta of the other step": posterior(a, np.hstack([b[:, 1:], np.full((T, 1), -np.inf)]),
+                                                     after_blank[:, :-1]),
+    }
+    is_label = entries_of(0.0, 1.0).astype(bool)
+    is_blank = entries_of(1.0, 0.0).astype(bool)
+    last, early = np.zeros(shape, bool), np.zeros(shape, bool)
+    last[-1, -1, case.blank] = early[-1, :-1, case.blank] = True
+    occupied, node = entries_of(e_blank, e_label), e_blank + np.pad(e_label, ((0, 0), (0, 1)))
+    leads_nowhere = {
+        "not 0, though this blank would end the utterance with labels missing": posterior(a, 0.0 * b, b[:, 1:])}
+    terms = [_softmax_term(variable, probs, node, ~is_blank & ~is_label)]
+    for name, entries, others in (("blank term", is_blank & ~last & ~early, more), ("last blank", last, more),
+                                  ("blank of the last frame below the last row", early, leads_nowhere),
+                                  ("label term", is_label, more)):
+        if entries.any():
+            terms.append(_occupancy_term(name, entries, occupied, probs, log_z, others))
+    return terms

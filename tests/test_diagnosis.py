@@ -1,0 +1,115 @@
+"""diagnose: passes what is right, names the term that is wrong, and survives whatever a reader's function does."""
+
+import numpy as np
+import pytest
+
+from reference_impl import ctc, log_softmax, rnnt
+from reference_impl.bug_bank import BUGS, RIGHT
+from reference_impl.diagnosis import diagnose
+
+LP = {"loss": "rnnt", "variable": "log_probs"}
+
+
+def gradient_of(candidate):
+    return lambda scores, targets, *, blank: candidate(scores, targets, blank=blank)[1]
+
+
+def findings(function, **which):
+    diagnosis = diagnose(function, **which)
+    assert diagnosis.right == (str(diagnosis) == "right: every term, in 6 cases")
+    return diagnosis.findings
+
+
+@pytest.mark.parametrize("candidate", RIGHT, ids=lambda c: f"{c.loss} {c.variable}")
+def test_right_code_is_right(candidate):
+    assert diagnose(gradient_of(candidate), loss=candidate.loss, variable=candidate.variable).right
+
+
+# bugs of the loss, of the batch, of backward, or at inputs that a gradient function of one utterance does not see here
+OUT_OF_SIGHT = {
+    "empty target's state counted twice", "last rescaling factor forgotten", "log-domain 0.0 read as no mass",
+    "exp before the maximum is subtracted", "probabilities, not rescaled", "out-of-range label ends the target",
+    "inf times 0", "label overwrites blank", "loss divided by T, gradient not", "utterance dropped on a mismatch",
+    "NaN swallowed", "padding leaks", "lengths ignored", "labels of the wrong row", "saved gradient scaled in place",
+    "log of the upstream gradient"}
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: f"{bug.loss}: {bug.name}")
+def test_planted_bugs_are_found(bug):
+    """All that change the gradient of an ordinary utterance."""
+    right = diagnose(gradient_of(bug), loss=bug.loss, variable=bug.variable).right
+    assert right == (bug.name in OUT_OF_SIGHT)
+
+
+def of_arcs(scale_blank=1.0, scale_label=1.0, scale_last=1.0):
+    def function(log_probs, targets, *, blank):
+        e_blank, e_label = rnnt.arc_posteriors(log_probs, targets, blank=blank)
+        gradient = np.zeros(log_probs.shape)
+        gradient[:, :, blank] = -scale_blank * e_blank
+        gradient[-1, -1, blank] = -scale_last * e_blank[-1, -1]
+        gradient[:, np.arange(len(targets)), targets] = -scale_label * e_label
+        return gradient
+    return function
+
+
+@pytest.mark.parametrize(("function", "expected"), [
+    (of_arcs(scale_last=0), ("last blank: missing",)),
+    (of_arcs(scale_label=-1), ("label term: wrong sign",)),
+    (of_arcs(scale_blank=2), ("blank term: counted twice",)),
+    (of_arcs(scale_label=0, scale_last=0), ("last blank: missing", "label term: missing")),
+])
+def test_only_the_wrong_term_is_named(function, expected):
+    assert findings(function, **LP) == expected
+
+
+def test_terms_are_seen_through_a_missing_softmax_term():
+    """Two mistakes at once: both are named."""
+    def function(logits, targets, *, blank):
+        return of_arcs(scale_label=2)(log_softmax(logits), targets, blank=blank)
+    assert findings(function, loss="rnnt") == ("softmax term: missing", "label term: counted twice")
+
+
+def test_what_is_not_on_the_list_is_shown_with_its_numbers():
+    (finding,) = findings(of_arcs(scale_label=1.5), **LP)
+    assert finding.startswith("label term: wrong, in a way not on the list; at entry (")
+
+
+def test_a_bug_of_the_bank_is_recognised():
+    bug = next(bug for bug in BUGS if bug.name == "likelihood summed over the frames, too")
+    assert findings(gradient_of(bug))[-1].startswith(f"all in all, as in the planted bug '{bug.name}'")
+
+
+def test_the_case_is_named_when_only_a_special_one_fails():
+    def function(logits, targets, *, blank):
+        return ctc.grad_logits(logits, targets, blank=blank) * (blank == 0)
+    assert all(finding.startswith("with blank = 2: ") for finding in findings(function))
+
+
+def raises(scores, targets, *, blank):
+    raise KeyError("no such thing")
+
+
+def spoils(scores, targets, *, blank):
+    gradient = ctc.grad_logits(scores, targets, blank=blank)
+    scores[0, 0] = 7.0
+    return gradient
+
+
+@pytest.mark.parametrize(("function", "expected"), [
+    (raises, "it raises KeyError: 'no such thing'"),
+    (spoils, "it modifies its argument"),
+    (lambda scores, targets, *, blank: scores.sum(), "it has shape (); expected (5, 5)"),
+    (lambda scores, targets, *, blank: None, "it has shape (); expected (5, 5)"),
+    (lambda scores, targets, *, blank: scores * np.nan, "entry (0, 0) is NaN"),
+    (lambda scores, targets: scores, "it raises TypeError: "),
+])
+def test_whatever_the_function_does(function, expected):
+    (finding,) = findings(function)
+    assert finding.startswith(expected)
+
+
+def test_bad_choices():
+    with pytest.raises(ValueError, match="loss = 'hmm'; expected one of 'ctc', 'rnnt'"):
+        diagnose(ctc.grad_logits, loss="hmm")
+    with pytest.raises(ValueError, match="variable = 'probs'; expected one of 'logits', 'log_probs'"):
+        diagnose(ctc.grad_logits, variable="probs")
