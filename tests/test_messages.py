@@ -13,8 +13,9 @@ import pytest
 import torch
 
 from reference_impl import _validation, batched, ctc, log_softmax, rnnt
+from reference_impl.ctc_conventions import rescaled_alpha
 from reference_impl.lattice import Arc, Lattice, forward
-from reference_impl.topology import ctc_lattice, rnnt_lattice
+from reference_impl.topology import ctc_lattice, monotonic_rnnt_lattice, rnnt_lattice
 from reference_impl.torch_impl import ctc_loss, losses, rnnt_loss
 
 LABELS = np.array([1, 2])
@@ -106,7 +107,22 @@ CASES = [  # call, type, message
     (lambda: by_torch("ctc", reduction="average"), ValueError,
      "reduction = 'average'; expected one of 'none', 'sum', 'mean'"),
     (lambda: by_torch("rnnt", inputs="probs"), ValueError, "inputs = 'probs'; expected one of 'logits', 'log_probs'"),
+    (lambda: by_torch("rnnt", fastemit_lambda=-0.5), ValueError,
+     "fastemit_lambda = -0.5; expected a finite number >= 0"),
+    (lambda: by_torch("rnnt", fastemit_lambda=np.nan), ValueError,
+     "fastemit_lambda = nan; expected a finite number >= 0"),
+    (lambda: by_torch("rnnt", fastemit_lambda="0.1"), TypeError, "fastemit_lambda = '0.1'; expected a number"),
+    (lambda: explicit("rnnt", function="grad_logits", fastemit_lambda=np.inf), ValueError,
+     "fastemit_lambda = inf; expected a finite number >= 0"),
+    (lambda: explicit("rnnt", function="grad_log_probs", fastemit_lambda=True), TypeError,
+     "fastemit_lambda = True; expected a number"),
+    (lambda: by_torch("rnnt", clamp=0), ValueError, "clamp = 0; expected a finite number > 0, or None"),
+    (lambda: by_torch("rnnt", clamp=-1.0), ValueError, "clamp = -1.0; expected a finite number > 0, or None"),
+    (lambda: rescaled_alpha(np.array([[0.5, -0.5]]), [1]), ValueError,
+     "probs[0, 1] = -0.5; expected a finite number >= 0"),
     # lattices
+    (lambda: monotonic_rnnt_lattice([1], 0, 3), ValueError, "num_frames = 0; expected num_frames >= 1"),
+    (lambda: monotonic_rnnt_lattice([0], 1, 3), ValueError, "targets[0] = 0; expected a label other than blank = 0"),
     (lambda: rnnt_lattice([1], 0, 3), ValueError, "num_frames = 0; expected num_frames >= 1"),
     (lambda: rnnt_lattice([1], 2.0, 3), TypeError, "num_frames = 2.0; expected an integer"),
     (lambda: ctc_lattice([3], 2, 3), ValueError, "targets[0] = 3; expected 0 <= label < V = 3"),

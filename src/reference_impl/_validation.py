@@ -6,6 +6,7 @@ The wrong kind of thing is a ``TypeError``, the wrong value or shape a ``ValueEr
 
 from __future__ import annotations
 
+import numbers
 import operator
 
 import numpy as np
@@ -34,6 +35,19 @@ def check_at_least(name, value, least):
     if value < least:
         _fail(name, (), value, f"{name} >= {least}")
     return value
+
+
+def check_real(name, value, rule, accept):
+    """A finite real number (not a bool) for which ``accept(value)`` holds, as a float; ``rule`` says that in words."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} = {value!r}; expected a number")
+    if not (np.isfinite(value) and accept(value)):
+        _fail(name, (), value, rule)
+    return float(value)
+
+
+def check_fastemit_lambda(fastemit_lambda):
+    return check_real("fastemit_lambda", fastemit_lambda, "a finite number >= 0", lambda value: value >= 0)
 
 
 def check_blank(blank, num_symbols):

@@ -10,7 +10,14 @@ from __future__ import annotations
 import numpy as np
 
 from ._softmax import log_softmax
-from ._validation import check_at_least, check_blank, check_log_probs, check_rows, check_targets
+from ._validation import (
+    check_at_least,
+    check_blank,
+    check_fastemit_lambda,
+    check_log_probs,
+    check_rows,
+    check_targets,
+)
 from .semiring import LOG, Semiring
 
 __all__ = ["alpha", "arc_posteriors", "beta", "grad_log_probs", "grad_logits", "log_alpha", "log_beta", "loss",
@@ -182,12 +189,28 @@ def occupancy(log_probs, targets, *, blank=0) -> np.ndarray:
     return expected
 
 
-def grad_log_probs(log_probs, targets, *, blank=0) -> np.ndarray:
-    """d loss / d log_probs = -occupancy, entries taken as independent: (T, U+1, V) (from Graves 2012, eq. 20)."""
-    return -occupancy(log_probs, targets, blank=blank)
+def _emphasised(expected, targets, fastemit_lambda):
+    """FastEmit: the expected use of the next labels, times 1 + lambda."""
+    if check_fastemit_lambda(fastemit_lambda):
+        expected[:, np.arange(len(targets)), targets] *= 1.0 + fastemit_lambda
+    return expected
 
 
-def grad_logits(logits, targets, *, blank=0) -> np.ndarray:
+def grad_log_probs(log_probs, targets, *, blank=0, fastemit_lambda=0.0) -> np.ndarray:
+    """d loss / d log_probs = -occupancy, entries taken as independent: (T, U+1, V) (from Graves 2012, eq. 20).
+
+    Parameters
+    ----------
+    log_probs, targets, blank
+        As for :func:`log_alpha`.
+    fastemit_lambda : float >= 0
+        Multiplies the entries of the labels by 1 + lambda (Yu et al. 2021). With lambda > 0 the result is FastEmit's
+        direction of descent, and no longer the gradient of a function, unless there is only one path.
+    """
+    return -_emphasised(occupancy(log_probs, targets, blank=blank), targets, fastemit_lambda)
+
+
+def grad_logits(logits, targets, *, blank=0, fastemit_lambda=0.0) -> np.ndarray:
     """d loss / d logits = softmax * node occupancy - occupancy: (T, U+1, V).
 
     Parameters
@@ -196,6 +219,8 @@ def grad_logits(logits, targets, *, blank=0) -> np.ndarray:
         Unnormalised scores; ``-inf`` masks an entry.
     targets, blank
         As for :func:`log_alpha`.
+    fastemit_lambda : float >= 0
+        As for :func:`grad_log_probs`, whose result is carried through log-softmax.
 
     Examples
     --------
@@ -204,5 +229,5 @@ def grad_logits(logits, targets, *, blank=0) -> np.ndarray:
     """
     logits, targets, blank = _checked("logits", logits, targets, blank)
     log_probs = log_softmax(logits)
-    expected = occupancy(log_probs, targets, blank=blank)
+    expected = _emphasised(occupancy(log_probs, targets, blank=blank), targets, fastemit_lambda)
     return np.exp(log_probs) * expected.sum(-1, keepdims=True) - expected

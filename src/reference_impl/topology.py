@@ -1,4 +1,4 @@
-"""Lattice builders: which arcs CTC and RNN-T have, and which log-prob entry each uses. One builder for each loss."""
+"""Lattice builders: which arcs a loss has, and which log-prob entry each of them uses. One builder for each loss."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from . import _validation
 from .ctc import can_skip, extended_targets
 from .lattice import Arc, Lattice
 
-__all__ = ["ctc_lattice", "rnnt_lattice"]
+__all__ = ["ctc_lattice", "monotonic_rnnt_lattice", "rnnt_lattice"]
 
 
 def ctc_lattice(targets, num_frames, num_symbols, *, blank=0) -> Lattice:
@@ -93,5 +93,45 @@ def rnnt_lattice(targets, num_frames, num_symbols, *, blank=0) -> Lattice:
                 arcs.append(Arc(node(t, u), T * (U + 1), (t, u, blank)))
             if u < U:
                 arcs.append(Arc(node(t, u), node(t, u + 1), (t, u, int(targets[u]))))
+    nodes = (*((t, u) for t in range(T) for u in range(U + 1)), "end")
+    return Lattice(nodes, tuple(arcs), (T, U + 1, num_symbols))
+
+
+def monotonic_rnnt_lattice(targets, num_frames, num_symbols, *, blank=0) -> Lattice:
+    """The lattice of monotonic RNN-T: as :func:`rnnt_lattice`, but a label advances one frame, too: to ``(t+1, u+1)``.
+
+    Parameters
+    ----------
+    targets : (U,) ints
+        Labels, none equal to ``blank``.
+    num_frames, num_symbols : int
+        T >= 1 and V: the arcs refer to entries ``(t, u, k)`` of a ``(T, U+1, V)`` array.
+    blank : int
+
+    Returns
+    -------
+    Lattice
+        Each frame emits exactly one symbol, as in CTC, and each symbol depends on the labels so far, as in RNN-T. There
+        is no last blank: what the last frame emits, blank or label, leads to the end. No path if U > T.
+
+    Examples
+    --------
+    >>> lattice = monotonic_rnnt_lattice([1, 2], num_frames=3, num_symbols=4)
+    >>> len(lattice.nodes), len(lattice.arcs)
+    (10, 12)
+    """
+    blank = _validation.check_blank(blank, num_symbols)
+    targets = _validation.check_targets(targets, num_symbols, blank)
+    T, U = _validation.check_at_least("num_frames", num_frames, 1), len(targets)
+
+    def node(t, u):
+        return t * (U + 1) + u if t < T else T * (U + 1)
+
+    arcs = []
+    for t in range(T):
+        for u in range(U + 1):
+            for after, symbol in ((u, blank), (u + 1, targets[u] if u < U else None)):
+                if symbol is not None and (t + 1 < T or after == U):
+                    arcs.append(Arc(node(t, u), node(t + 1, after), (t, u, int(symbol))))
     nodes = (*((t, u) for t in range(T) for u in range(U + 1)), "end")
     return Lattice(nodes, tuple(arcs), (T, U + 1, num_symbols))

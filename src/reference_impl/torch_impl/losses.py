@@ -65,7 +65,7 @@ def ctc_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reducti
 
 
 def rnnt_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reduction="mean", zero_infinity=False,
-              inputs="logits", backend="auto", validate=True):
+              inputs="logits", backend="auto", validate=True, fastemit_lambda=0.0, clamp=None):
     """RNN-T loss -log Z in nats, with autograd.
 
     Parameters
@@ -76,6 +76,13 @@ def rnnt_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reduct
         1 <= length <= T.
     targets, target_lengths, blank, reduction, zero_infinity, inputs, backend, validate
         As for :func:`ctc_loss`; so are what is returned and what is raised.
+    fastemit_lambda : float >= 0
+        Multiplies the posteriors of the label arcs by 1 + lambda in the backward pass, before the log-softmax (Yu et
+        al. 2021). The loss stays -log Z. With lambda > 0 the backward pass returns FastEmit's direction of descent,
+        which is not the gradient of any function unless there is only one path: ``gradcheck`` has to fail.
+    clamp : float > 0, optional
+        Cuts the entries of each utterance's gradient off at -clamp and clamp, before the upstream gradient (so before
+        the reduction) is applied. A clamped gradient is no gradient either, and its sum over V is not 0.
 
     Examples
     --------
@@ -85,12 +92,15 @@ def rnnt_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reduct
     >>> round(torch.exp(-loss).item(), 12), (4 * logits.grad[0, 1]).round(decimals=12).tolist()
     (0.25, [[1.0, -1.0], [-2.0, 2.0]])
     """
+    fastemit_lambda = _validation.check_fastemit_lambda(fastemit_lambda)
+    if clamp is not None:
+        clamp = _validation.check_real("clamp", clamp, "a finite number > 0, or None", lambda value: value > 0)
     return _loss("rnnt", logits, targets, logit_lengths, target_lengths, blank, reduction, zero_infinity, inputs,
-                 backend, validate)
+                 backend, validate, fastemit_lambda, clamp)
 
 
 def _loss(kind, logits, targets, logit_lengths, target_lengths, blank, reduction, zero_infinity, inputs, backend,
-          validate):
+          validate, *options):
     _validation.check_choice("reduction", reduction, tuple(_REDUCTIONS))
     _validation.check_choice("inputs", inputs, ("logits", "log_probs"))
     _validation.check_choice("backend", backend, ("auto", *_BACKENDS))
@@ -98,7 +108,7 @@ def _loss(kind, logits, targets, logit_lengths, target_lengths, blank, reduction
         kind, logits, targets, logit_lengths, target_lengths, blank, validate)
     implementation = _BACKENDS["torch" if backend == "auto" else backend]
     apply = {"ctc": implementation.CTC, "rnnt": implementation.RNNT}[kind].apply
-    losses = apply(logits, targets, logit_lengths, target_lengths, blank, inputs == "logits")
+    losses = apply(logits, targets, logit_lengths, target_lengths, blank, inputs == "logits", *options)
     if zero_infinity:
         losses = torch.where(losses == torch.inf, 0.0, losses)
     return _REDUCTIONS[reduction](losses)
@@ -136,11 +146,9 @@ def _check_tensor(name, value, dtypes):
 class _Loss(nn.Module):
     """Keeps the keyword options of a loss function; calls it with them."""
 
-    def __init__(self, *, blank=0, reduction="mean", zero_infinity=False, inputs="logits", backend="auto",
-                 validate=True):
+    def __init__(self, **options):
         super().__init__()
-        self.options = {"blank": blank, "reduction": reduction, "zero_infinity": zero_infinity, "inputs": inputs,
-                        "backend": backend, "validate": validate}
+        self.options = options
 
     def extra_repr(self):
         return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
@@ -156,6 +164,11 @@ class CTCLoss(_Loss):
     torch.Size([1])
     """
 
+    def __init__(self, *, blank=0, reduction="mean", zero_infinity=False, inputs="logits", backend="auto",
+                 validate=True):
+        super().__init__(blank=blank, reduction=reduction, zero_infinity=zero_infinity, inputs=inputs, backend=backend,
+                         validate=validate)
+
     def forward(self, logits, targets, logit_lengths, target_lengths):
         return ctc_loss(logits, targets, logit_lengths, target_lengths, **self.options)
 
@@ -169,6 +182,11 @@ class RNNTLoss(_Loss):
     >>> module(torch.zeros(1, 2, 2, 2), torch.tensor([[1]]), torch.tensor([2]), torch.tensor([1])).shape
     torch.Size([1])
     """
+
+    def __init__(self, *, blank=0, reduction="mean", zero_infinity=False, inputs="logits", backend="auto",
+                 validate=True, fastemit_lambda=0.0, clamp=None):
+        super().__init__(blank=blank, reduction=reduction, zero_infinity=zero_infinity, inputs=inputs, backend=backend,
+                         validate=validate, fastemit_lambda=fastemit_lambda, clamp=clamp)
 
     def forward(self, logits, targets, logit_lengths, target_lengths):
         return rnnt_loss(logits, targets, logit_lengths, target_lengths, **self.options)

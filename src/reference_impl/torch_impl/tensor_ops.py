@@ -83,10 +83,13 @@ class CTC(torch.autograd.Function):
 
 
 class RNNT(torch.autograd.Function):
-    """Losses (B,) of logits (B, T, U+1, V), or of log-probs if ``normalise`` is False."""
+    """Losses (B,) of logits (B, T, U+1, V), or of log-probs if ``normalise`` is False.
+
+    ``fastemit_lambda`` and ``clamp`` (None: no bound) change what ``backward`` returns, not the losses.
+    """
 
     @staticmethod
-    def forward(ctx, logits, targets, logit_lengths, target_lengths, blank, normalise):
+    def forward(ctx, logits, targets, logit_lengths, target_lengths, blank, normalise, fastemit_lambda, clamp):
         B, T, rows, V = logits.shape
         labels, T_of, U_of, usable = _usable(targets, logit_lengths, target_lengths, T, V, blank, least_frames=1)
         frame = _in_use(T_of, T)[:, :, None]
@@ -106,7 +109,7 @@ class RNNT(torch.autograd.Function):
         log_z = (alphas[last_node] + last_blank).masked_fill(~usable, torch.nan)
         terminal = torch.zeros_like(alphas)
         terminal[last_node] = (log_z != -torch.inf).to(_LATTICE)
-        ctx.blank, ctx.normalise = blank, normalise
+        ctx.blank, ctx.normalise, ctx.fastemit_lambda, ctx.clamp = blank, normalise, fastemit_lambda, clamp
         ctx.save_for_backward(logits, peak, mass, labels, T_of, U_of, log_z, blank_shares, label_shares, terminal)
         return (0.0 - log_z).to(_compute_dtype(logits))
 
@@ -118,14 +121,18 @@ class RNNT(torch.autograd.Function):
         upstream, flows = _upstream(upstream, log_z)
         e_blank, e_label = _rnnt_backward(blank_shares, label_shares, terminal)
         e_blank, e_label = _by_frame(e_blank, T).permute(2, 0, 1), _by_frame(e_label, T).permute(2, 0, 1)
-        e_blank, e_label = e_blank * upstream[:, None, None], e_label * upstream[:, None, None]
+        e_label = e_label * (1.0 + ctx.fastemit_lambda)
+        if ctx.clamp is None:
+            e_blank, e_label = e_blank * upstream[:, None, None], e_label * upstream[:, None, None]
         grad = _scaled_softmax(logits, peak, mass, e_blank + e_label, ctx.normalise)
         grad[..., ctx.blank] -= e_blank.to(grad.dtype)
         index = labels[:, None, :, None].expand(B, T, rows - 1, 1)
         grad[:, :, :-1].scatter_add_(3, index, -e_label[:, :, :-1, None].to(grad.dtype))
+        if ctx.clamp is not None:
+            grad.clamp_(-ctx.clamp, ctx.clamp).mul_(upstream.to(grad.dtype)[:, None, None, None])
         in_use = _in_use(T_of, T)[:, :, None] & _in_use(U_of + 1, rows)[:, None]
         grad.masked_fill_(~(in_use & flows[:, None, None])[..., None], 0.0)
-        return grad.to(logits.dtype), None, None, None, None, None
+        return grad.to(logits.dtype), None, None, None, None, None, None, None
 
 
 def _compute_dtype(logits):
