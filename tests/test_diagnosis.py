@@ -27,10 +27,15 @@ def test_right_code_is_right(candidate):
 
 # bugs of the loss, of the batch, of backward, or at inputs that a gradient function of one utterance does not see here
 OUT_OF_SIGHT = {
-    "empty target's state counted twice", "last rescaling factor forgotten", "log-domain 0.0 read as no mass",
-    "exp before the maximum is subtracted", "probabilities, not rescaled", "out-of-range label ends the target",
-    "inf times 0", "label overwrites blank", "loss divided by T, gradient not", "utterance dropped on a mismatch",
-    "NaN swallowed", "padding leaks", "lengths ignored", "labels of the wrong row", "saved gradient scaled in place",
+    "empty target's state counted twice", "last rescaling factor forgotten", "first frame not pruned",
+    "scales from alphas that were never rescaled", "loss 0 where no alignment exists", "no frames, no loss",
+    "log-domain 0.0 read as no mass", "exp before the maximum is subtracted", "probabilities, not rescaled",
+    "out-of-range label ends the target", "out-of-range label reads a neighbour",
+    "inf times 0", "label overwrites blank", "blank overwrites label", "label equal to blank accepted",
+    "loss divided by T, gradient not", "utterance dropped on a mismatch", "NaN swallowed", "padding leaks",
+    "lengths ignored", "labels of the wrong row", "utterances coupled by an average", "lengths taken on trust",
+    "padding of a reused buffer not cleared", "flat index that wraps around", "one thread a row, too few threads",
+    "saved gradient scaled in place", "returned gradient reused",
     "log of the upstream gradient"}
 
 

@@ -151,13 +151,18 @@ def check_batch_axis(logits_shape, targets_shape, logit_lengths_shape, target_le
                              f"{tuple(logits_shape)} (batch first)")
 
 
-def check_batch_values(targets, logit_lengths, target_lengths, num_frames, num_symbols, blank, least_frames):
-    """Lengths inside their axes, and the labels in use; padding is not looked at. int64 NumPy arrays."""
+def check_lengths(logit_lengths, target_lengths, num_frames, num_labels, least_frames):
+    """Lengths inside their axes: int64 NumPy arrays."""
     for name, lengths, low, high, axis in (("logit_lengths", logit_lengths, least_frames, num_frames, "T"),
-                                           ("target_lengths", target_lengths, 0, targets.shape[1], "U")):
+                                           ("target_lengths", target_lengths, 0, num_labels, "U")):
         for b, length in enumerate(lengths.tolist()):
             if not low <= length <= high:
                 _fail(name, (b,), length, f"{low} <= length <= {axis} = {high}")
+
+
+def check_batch_values(targets, logit_lengths, target_lengths, num_frames, num_symbols, blank, least_frames):
+    """Lengths inside their axes, and the labels in use; padding is not looked at. int64 NumPy arrays."""
+    check_lengths(logit_lengths, target_lengths, num_frames, targets.shape[1], least_frames)
     for b, length in enumerate(target_lengths.tolist()):
         _check_labels(targets[b, :length], num_symbols, blank, (b,))
 

@@ -10,10 +10,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from .bugs import BUGS, Bug
+from .bank import Bug
 from .checks import CHECKS, RIGHT, Candidate, Check
+from .ctc_bugs import CTC_BUGS
+from .rnnt_bugs import RNNT_BUGS
 
 __all__ = ["BUGS", "CHECKS", "RIGHT", "Bug", "Candidate", "Check", "matrix"]
+
+BUGS = (*CTC_BUGS, *RNNT_BUGS)
 
 
 def matrix(candidates=BUGS, checks=CHECKS) -> np.ndarray:

@@ -14,6 +14,7 @@ import numpy as np
 
 from .. import ctc, rnnt
 from .._softmax import log_softmax
+from .._validation import check_lengths
 from ..differences import GradientMismatch, check_gradient
 from ..lattice import enumerate_paths
 from ..semiring import LOG
@@ -53,6 +54,7 @@ class Candidate:
 def over_batch(one, loss):
     """A candidate's function, made from ``one(scores, targets, blank) -> (loss, gradient)`` for one utterance."""
     def function(scores, targets, logit_lengths, target_lengths, *, blank=0):
+        check_lengths(logit_lengths, target_lengths, scores.shape[1], targets.shape[1], int(loss == "rnnt"))
         losses, gradient = np.zeros(len(scores)), np.zeros_like(scores)
         for b, (T, U) in enumerate(zip(logit_lengths, target_lengths, strict=True)):
             used = (b, slice(T)) if loss == "ctc" else (b, slice(T), slice(U + 1))
@@ -173,15 +175,15 @@ def _(candidate):
 
 @_check("sums to 0 over V", variable="logits")
 def _(candidate):
-    return _close(candidate, candidate(_scores(candidate, 4, 3, 4), [1, 2, 2])[1].sum(-1), 0.0)
+    return _close(candidate, candidate(_scores(candidate, 6, 3, 4), [1, 2, 2])[1].sum(-1), 0.0)
 
 
 @_check("mass 1 in each frame or anti-diagonal", variable="log_probs")
 def _(candidate):
-    node = -candidate(_scores(candidate, 4, 3, 4), [1, 2, 2])[1].sum(-1)
+    node = -candidate(_scores(candidate, 6, 3, 4), [1, 2, 2])[1].sum(-1)
     if candidate.loss == "ctc":
         return _close(candidate, node, 1.0)
-    return all(_close(candidate, np.trace(node[:, ::-1], offset), 1.0) for offset in range(-3, 4))
+    return all(_close(candidate, np.trace(node[:, ::-1], offset), 1.0) for offset in range(-5, 4))
 
 
 @_check("a constant added to a row changes nothing", variable="logits")
@@ -210,7 +212,7 @@ def _(candidate):
 @_check("loss is the path sum, every small target")
 def _(candidate):
     for U in range(3):
-        for targets, T in itertools.product(itertools.product([1, 2], repeat=U), [2, 3]):
+        for targets, T in itertools.product(itertools.product([1, 2], repeat=U), [1, 2, 3]):
             scores = _scores(candidate, T, U, 3)
             log_probs = log_softmax(scores) if candidate.variable == "logits" else scores
             lattice = {"ctc": ctc_lattice, "rnnt": rnnt_lattice}[candidate.loss](targets, T, 3)
@@ -225,6 +227,13 @@ def _(candidate):
 def _(candidate):
     scores = _scores(candidate, 4, 3, 5)
     return _agree(candidate, candidate(scores, [1, 2, 1]), _reference(candidate)(scores, [1, 2, 1]))
+
+
+@_check("many labels, against the reference")
+def _(candidate):
+    """Twelve of them: what was written for a few may have a limit."""
+    scores, targets = _scores(candidate, 16, 12, 4), [1, 2, 3, 2, 2, 1] * 2
+    return _agree(candidate, candidate(scores, targets), _reference(candidate)(scores, targets))
 
 
 @_check("through log_softmax, against the reference", variable="log_probs")
@@ -275,6 +284,23 @@ def _impossible(candidate, upstream):
     return bool(losses[0] == np.inf and (backward(np.array([upstream])) == 0).all())
 
 
+@_check("a batch of empty targets")
+def _(candidate):
+    """Only the blanks remain: each frame's, or those of the one row."""
+    scores = np.stack([_scores(candidate, 3, 0, 4, seed=seed) for seed in range(2)])
+    losses, backward = candidate.function(scores, np.zeros((2, 0), dtype=np.int64), np.array([3, 2]), np.zeros(2, int))
+    log_probs = log_softmax(scores) if candidate.variable == "logits" else scores
+    blanks = log_probs[..., 0].reshape(2, 3)
+    expected = np.where(np.arange(3) < np.array([[3], [2]]), -blanks, 0.0).sum(1)
+    return _close(candidate, losses, expected) and bool(np.isfinite(backward(np.ones(2))).all())
+
+
+@_check("no frames: loss 0 or inf", loss="ctc")
+def _(candidate):
+    """The empty string spells the empty target, with probability 1, and no other."""
+    return candidate(np.zeros((0, 3)), [])[0] == 0.0 and candidate(np.zeros((0, 3)), [1])[0] == np.inf
+
+
 @_check("no alignment: loss inf, gradient 0")
 def _(candidate):
     return _impossible(candidate, 1.0)
@@ -323,6 +349,17 @@ def _(candidate):
     return _close(candidate, first, backward(half))
 
 
+@_check("a gradient stays what it was when backward runs again")
+def _(candidate):
+    """Its owner keeps it; nobody else may write there."""
+    scores = _scores(candidate, 3, 2, 4)[None]
+    _, backward = candidate.function(scores, np.array([[1, 2]]), np.array([3]), np.array([2]))
+    first = backward(np.array([0.5]))
+    before = first.copy()
+    backward(np.array([2.0]))
+    return bool((first == before).all())
+
+
 @_check("linear in the upstream gradient")
 def _(candidate):
     def gradient(upstream):
@@ -355,6 +392,18 @@ def _(candidate):
 @_check("a label outside [0, V) is refused")
 def _(candidate):
     return _refuses(candidate, [1, 4]) and _refuses(candidate, [-1, 1])
+
+
+@_check("a length outside its axis is refused")
+def _(candidate):
+    scores, targets = _scores(candidate, 3, 2, 4)[None], np.array([[1, 2]])
+    for T, U in [(4, 2), (-1, 2), (3, 3), (3, -1)]:
+        try:
+            candidate.function(scores, targets, np.array([T]), np.array([U]))
+        except ValueError:
+            continue
+        return False
+    return True
 
 
 @_check("a NaN is not swallowed")

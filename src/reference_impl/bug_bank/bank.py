@@ -1,0 +1,55 @@
+"""What a planted bug is, how it enters a list, and what the bugs of both losses are made of. It holds no bug."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from .. import lattice
+from ..semiring import LOG
+from .checks import RIGHT, Candidate, over_batch
+
+__all__ = ["FLOAT32", "FLOOR", "Bug", "entry_in", "on_lattice", "right_for"]
+
+FLOAT32 = replace(LOG, name="log, float32", one=np.float32(0), dtype=np.float32)
+FLOOR = replace(LOG, name="log, -1e5 for -inf", zero=-1e5)
+
+
+@dataclass(frozen=True)
+class Bug(Candidate):
+    """A wrong candidate: what is wrong, where that was met, and a check that sees it."""
+
+    name: str
+    mechanism: str
+    source: str
+    killed_by: str
+
+
+def entry_in(bugs: list[Bug], loss: str) -> Callable:
+    """The decorator that enters a function, whose docstring is the mechanism, in a list of bugs of one loss.
+
+    The function is that of one utterance, ``(scores, targets, blank) -> (loss, gradient)``, or with ``batch=True`` that
+    of a :class:`Candidate`.
+    """
+    def bug(variable, name, source, killed_by, *, batch=False, tolerance=1e-9):
+        def enter(function):
+            whole = function if batch else over_batch(function, loss)
+            mechanism = " ".join(function.__doc__.split())
+            bugs.append(Bug(loss, variable, whole, name, mechanism, source, killed_by, tolerance=tolerance))
+            return function
+        return enter
+    return bug
+
+
+def on_lattice(graph, log_probs, to_logits):
+    """Loss and gradient on any lattice: consistent with each other, even where the lattice is the wrong one."""
+    weights = graph.arc_weights(log_probs)
+    occupancy = graph.occupancy(lattice.arc_posteriors(graph, weights))
+    gradient = np.exp(log_probs) * occupancy.sum(-1, keepdims=True) - occupancy if to_logits else -occupancy
+    return -lattice.forward(graph, weights)[-1], gradient
+
+
+def right_for(loss, variable):
+    return next(c for c in RIGHT if (c.loss, c.variable) == (loss, variable)).function

@@ -1,0 +1,339 @@
+"""The planted CTC bugs: one for each distinct way in which a CTC gradient is known to have gone wrong.
+
+Each is the reference with one thing changed, and says where the mechanism was met: "after X" means that X does this, or
+did, or is asked about it; "constructed" that it was made up here. They are small models of a mechanism, not X's code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from .. import ctc, lattice
+from .._softmax import log_softmax
+from .._validation import check_targets
+from ..semiring import LOG, REAL
+from ..topology import ctc_lattice
+from .bank import FLOAT32, FLOOR, Bug, entry_in, on_lattice, right_for
+
+__all__ = ["CTC_BUGS"]
+
+CTC_BUGS: list[Bug] = []
+_bug = entry_in(CTC_BUGS, "ctc")
+
+
+# What the right code computes, in pieces, so that a bug can change one of them.
+
+def _ctc(logits, targets, blank, semiring=LOG):
+    """Log-probs, alpha, beta and log Z."""
+    log_probs, targets = log_softmax(logits).astype(semiring.dtype), check_targets(targets, logits.shape[1], blank)
+    a = ctc.alpha(log_probs, targets, blank=blank, semiring=semiring)
+    return log_probs, a, ctc.beta(log_probs, targets, blank=blank, semiring=semiring), ctc.total(a, semiring)
+
+
+def _ctc_gradient(log_probs, state_occupancy, targets, blank):
+    """softmax - occupancy, from the occupancy (T, S) of each state."""
+    gradient = np.exp(log_probs)
+    for s, label in enumerate(ctc.extended_targets(targets, blank=blank)):
+        gradient[:, label] -= state_occupancy[:, s]
+    return gradient
+
+
+def _emissions(log_probs, targets, blank):
+    return log_probs[:, ctc.extended_targets(targets, blank=blank)]
+
+
+# CTC: the wrong lattice. Loss and gradient agree with each other, so differences of the loss show nothing.
+
+@_bug("logits", "skip between equal labels", "constructed", "loss is the path sum, every small target")
+def _(logits, targets, blank):
+    """A path may jump over the blank between two equal labels, so that one run of frames counts as two labels."""
+    graph = ctc_lattice(targets, *logits.shape, blank=blank)
+    S = 2 * len(targets) + 1
+    extra = [lattice.Arc(1 + (t - 1) * S + s - 2, 1 + t * S + s, (t, int(targets[s // 2])))
+             for t in range(1, len(logits)) for s in range(3, S, 2) if targets[s // 2] == targets[s // 2 - 1]]
+    return on_lattice(replace(graph, arcs=graph.arcs + tuple(extra)), log_softmax(logits), True)
+
+
+@_bug("logits", "skip forbidden", "constructed", "loss is the path sum, every small target")
+def _(logits, targets, blank):
+    """A path never jumps over a blank, not even between two different labels."""
+    graph = ctc_lattice(targets, *logits.shape, blank=blank)
+    end = len(graph.nodes) - 1
+    kept = tuple(arc for arc in graph.arcs if arc.source == 0 or arc.target == end or graph.nodes[arc.target][1]
+                 - graph.nodes[arc.source][1] < 2)
+    return on_lattice(replace(graph, arcs=kept), log_softmax(logits), True)
+
+
+@_bug("logits", "final blank forgotten", "constructed", "loss is the path sum, every small target")
+def _(logits, targets, blank):
+    """Only paths that end in the last label are counted, none that end in the blank after it."""
+    graph = ctc_lattice(targets, *logits.shape, blank=blank)
+    kept = graph.arcs[:-1] if len(targets) else graph.arcs
+    return on_lattice(replace(graph, arcs=kept), log_softmax(logits), True)
+
+
+# CTC: the wrong loss beside the right gradient.
+
+@_bug("logits", "empty target's state counted twice",
+      "after Graves et al. 2006, eq. 8, which has no case for an empty label",
+      "loss is the path sum, every small target")
+def _(logits, targets, blank):
+    """The last two states are added although an empty target has only one: Z doubles, and no derivative changes."""
+    log_z = _ctc(logits, targets, blank)[3]
+    return -log_z - (0.0 if len(targets) else np.log(2.0)), ctc.grad_logits(logits, targets, blank=blank)
+
+
+@_bug("logits", "last rescaling factor forgotten", "after the PaddleSpeech notebook's product of C_t",
+      "finite differences, one random case")
+def _(logits, targets, blank):
+    """Alpha is rescaled to sum 1 in each frame and the loss is read off the factors, without the share that ends."""
+    _, a, _, log_z = _ctc(logits, targets, blank)
+    return -LOG.sum(a[-1]), ctc.grad_logits(logits, targets, blank=blank)
+
+
+@_bug("logits", "first frame not pruned", "after stanford-ctc, whose loss is wrong for T = 1",
+      "loss is the path sum, every small target")
+def _(logits, targets, blank):
+    """In one frame there is no time left to complete a target, but both first states are counted."""
+    log_probs, a, _, log_z = _ctc(logits, targets, blank)
+    unpruned = LOG.sum(a[0, :2]) if len(logits) == 1 else log_z
+    return -unpruned, ctc.grad_logits(logits, targets, blank=blank)
+
+
+@_bug("logits", "scales from alphas that were never rescaled", "after the PaddleSpeech notebook's definition of C_t",
+      "finite differences, one random case")
+def _(logits, targets, blank):
+    """Each frame of alpha is summed as it is, not as the frame before left it, and the logs of the sums are added."""
+    _, a, _, log_z = _ctc(logits, targets, blank)
+    sums = np.array([LOG.sum(frame) for frame in a])
+    return (-sums.sum() if log_z > -np.inf else np.inf), ctc.grad_logits(logits, targets, blank=blank)
+
+
+@_bug("logits", "beginning counted once for each completion", "after the PaddleSpeech notebook's definition of alpha",
+      "finite differences, one random case")
+def _(logits, targets, blank):
+    """Alpha sums over whole strings, not over beginnings: each beginning as often as there are ways to end it."""
+    log_probs, a, b, log_z = _ctc(logits, targets, blank)
+    endings = ctc.beta(np.zeros_like(log_probs), targets, blank=blank)
+    return -log_z, _ctc_gradient(log_probs, np.exp(a + endings + b - log_z), targets, blank)
+
+
+@_bug("logits", "index -1 read from the end", "after the PaddleSpeech notebook, whose skip rule has no first states",
+      "loss is the path sum, every small target")
+def _(logits, targets, blank):
+    """The skip is allowed by looking two states back, wherever that is: state 1 is entered from the last state."""
+    graph = ctc_lattice(targets, *logits.shape, blank=blank)
+    S = 2 * len(targets) + 1
+    extra = [lattice.Arc(1 + (t - 1) * S + S - 1, 1 + t * S + 1, (t, int(targets[0])))
+             for t in range(1, len(logits)) if S > 1]
+    return on_lattice(replace(graph, arcs=graph.arcs + tuple(extra)), log_softmax(logits), True)
+
+
+# CTC: the wrong occupancy.
+
+@_bug("logits", "emission counted twice", "constructed: the 2006 paper's beta beside the thesis' formula",
+      "sums to 0 over V")
+def _(logits, targets, blank):
+    """Alpha and beta both hold the emission at t, and it is not divided out."""
+    log_probs, a, b, log_z = _ctc(logits, targets, blank)
+    states = np.exp(a + b + _emissions(log_probs, targets, blank) - log_z)
+    return -log_z, _ctc_gradient(log_probs, states, targets, blank)
+
+
+@_bug("logits", "beta is 0 but in the last state", "after the PaddleSpeech notebook's boundary rule for beta",
+      "sums to 0 over V")
+def _(logits, targets, blank):
+    """The boundary of beta excludes too much: s < S - 1 instead of s > S - 1."""
+    log_probs, a, b, log_z = _ctc(logits, targets, blank)
+    b[:, :-1] = -np.inf
+    return -log_z, _ctc_gradient(log_probs, np.exp(a + b - log_z), targets, blank)
+
+
+@_bug("logits", "mass of the label taken for that of the state", "after the PaddleSpeech notebook's sum over s",
+      "finite differences, repeated labels")
+def _(logits, targets, blank):
+    """Each state contributes the mass of all paths that show its label at t, so repeated symbols are overcounted."""
+    log_probs, a, b, log_z = _ctc(logits, targets, blank)
+    extended = ctc.extended_targets(targets, blank=blank)
+    same = (extended[:, None] == extended).astype(float)
+    return -log_z, _ctc_gradient(log_probs, np.exp(a + b - log_z) @ same, targets, blank)
+
+
+@_bug("logits", "repeated label written, not added", "constructed", "finite differences, repeated labels")
+def _(logits, targets, blank):
+    """Two states with one label: the occupancy of the second overwrites that of the first."""
+    log_probs, a, b, log_z = _ctc(logits, targets, blank)
+    states = np.exp(a + b - log_z)
+    gradient = np.exp(log_probs)
+    gradient[:, blank] -= states[:, ::2].sum(1)
+    for u, label in enumerate(targets):
+        gradient[:, label] = np.exp(log_probs[:, label]) - states[:, 2 * u + 1]
+    return -log_z, gradient
+
+
+@_bug("logits", "likelihood summed over the frames, too", "after a published CTC tutorial", "sums to 0 over V")
+def _(logits, targets, blank):
+    """The sum of alpha beta over states *and* frames is T times Z; the posteriors come out T times too small."""
+    log_probs, a, b, log_z = _ctc(logits, targets, blank)
+    log_t_z = log_z + np.log(len(logits))
+    return -log_t_z, _ctc_gradient(log_probs, np.exp(a + b - log_t_z), targets, blank)
+
+
+@_bug("logits", "label columns written with blank 0", "constructed", "finite differences, blank not 0")
+def _(logits, targets, blank):
+    """The recursion takes the blank from its argument, the gradient has the default in it."""
+    log_probs, a, b, log_z = _ctc(logits, targets, blank)
+    return -log_z, _ctc_gradient(log_probs, np.exp(a + b - log_z), targets, 0)
+
+
+@_bug("log_probs", "softmax term for log-probs", "after torch.nn.functional.ctc_loss",
+      "mass 1 in each frame or anti-diagonal")
+def _(log_probs, targets, blank):
+    """exp(log_probs) - occupancy: through log_softmax it comes out right, for the log-probs themselves it is wrong."""
+    return ctc.loss(log_probs, targets, blank=blank), np.exp(log_probs) - ctc.occupancy(log_probs, targets, blank=blank)
+
+
+@_bug("logits", "gradient divided by T, loss not", "after Paddle's norm_by_times",
+      "finite differences, one random case")
+def _(logits, targets, blank):
+    """A normaliser is applied to the gradient only."""
+    return -_ctc(logits, targets, blank)[3], ctc.grad_logits(logits, targets, blank=blank) / len(logits)
+
+
+# CTC: the edges, and floating point.
+
+@_bug("logits", "NaN where no alignment exists", "after torch.nn.functional.ctc_loss",
+      "no alignment: loss inf, gradient 0")
+def _(logits, targets, blank):
+    """alpha + beta - log Z is -inf minus -inf."""
+    log_probs, a, b, log_z = _ctc(logits, targets, blank)
+    return -log_z, _ctc_gradient(log_probs, np.exp(a + b - log_z), targets, blank)
+
+
+@_bug("logits", "softmax where no alignment exists", "after TensorFlow's sparse ctc_loss",
+      "no alignment: loss inf, gradient 0")
+def _(logits, targets, blank):
+    """The occupancy is 0 there, and softmax - occupancy is not."""
+    log_probs, a, b, log_z = _ctc(logits, targets, blank)
+    states = np.exp(a + b - log_z) if log_z > -np.inf else np.zeros(a.shape)
+    return -log_z, _ctc_gradient(log_probs, states, targets, blank)
+
+
+@_bug("logits", "loss 0 where no alignment exists", "after warp-ctc and Paddle",
+      "no alignment: loss inf, gradient 0")
+def _(logits, targets, blank):
+    """What cannot be spelled counts as spelled with certainty, and disappears from the curve of the loss."""
+    loss = ctc.loss(log_softmax(logits), targets, blank=blank)
+    return (0.0 if loss == np.inf else loss), ctc.grad_logits(logits, targets, blank=blank)
+
+
+@_bug("logits", "no frames, no loss", "after warp-ctc", "no frames: loss 0 or inf")
+def _(logits, targets, blank):
+    """An utterance without frames is given up, even if there is nothing to spell."""
+    if len(logits) == 0:
+        return np.inf, np.zeros_like(logits)
+    return ctc.loss(log_softmax(logits), targets, blank=blank), ctc.grad_logits(logits, targets, blank=blank)
+
+
+@_bug("logits", "-1e5 in place of -inf", "after optax.ctc_loss; NeMo's TDT has -1e4",
+      "no alignment: loss inf, gradient 0")
+def _(logits, targets, blank):
+    """Impossible states have a little mass, and an impossible target a large finite loss with a gradient."""
+    log_probs, a, b, log_z = _ctc(logits, targets, blank, FLOOR)
+    return -log_z, _ctc_gradient(log_probs, np.exp(a + b - log_z), targets, blank)
+
+
+@_bug("logits", "divided by a probability of 0", "after torch.nn.functional.ctc_loss and optax",
+      "-inf masks act like very low scores")
+def _(logits, targets, blank):
+    """Alpha and beta both hold the emission; dividing it out is -inf minus -inf where a symbol is masked."""
+    log_probs, a, b, log_z = _ctc(logits, targets, blank)
+    if log_z == -np.inf:
+        return np.inf, np.zeros_like(logits)
+    emission = _emissions(log_probs, targets, blank)
+    return -log_z, _ctc_gradient(log_probs, np.exp(a + (b + emission) - log_z - emission), targets, blank)
+
+
+@_bug("logits", "log-domain 0.0 read as no mass", "after warp-ctc", "confident frames")
+def _(logits, targets, blank):
+    """A mass of exactly 1 has the logarithm 0.0, which is taken for an entry that no path uses."""
+    log_probs, a, b, log_z = _ctc(logits, targets, blank)
+    gradient = ctc.grad_logits(logits, targets, blank=blank)
+    through = np.where(a + b == 0.0, 1.0, 0.0)
+    return -log_z, gradient - (_ctc_gradient(log_probs, through, targets, blank) - np.exp(log_probs))
+
+
+@_bug("logits", "exp before the maximum is subtracted", "constructed",
+      "a constant added to a row changes nothing")
+def _(logits, targets, blank):
+    """exp(800) is inf, and inf / inf is NaN, though only differences of logits matter."""
+    mass = np.exp(logits).sum(-1, keepdims=True)
+    _, a, b, log_z = _ctc(logits, targets, blank)
+    states = np.exp(a + b - log_z) if log_z > -np.inf else np.zeros(a.shape)
+    return -log_z, _ctc_gradient(np.log(np.exp(logits) / mass), states, targets, blank) * (log_z > -np.inf)
+
+
+@_bug("logits", "probabilities, not rescaled", "constructed; rescaling per frame fails later, but fails",
+      "log Z below -10000, against the reference")
+def _(logits, targets, blank):
+    """The recursions run on probabilities, whose products underflow to 0."""
+    log_probs, targets = log_softmax(logits), check_targets(targets, logits.shape[1], blank)
+    a, b = (f(np.exp(log_probs), targets, blank=blank, semiring=REAL) for f in (ctc.alpha, ctc.beta))
+    z = float(ctc.total(a, REAL))
+    states = (a * b).astype(float) / z if z > 0 else np.zeros(a.shape)
+    return -np.log(z), _ctc_gradient(log_probs, states, targets, blank) * (z > 0)
+
+
+@_bug("logits", "float32 alpha and beta", "after torch.nn.functional.ctc_loss, warp-ctc and others",
+      "log Z below -10000, against the reference", tolerance=1e-5)
+def _(logits, targets, blank):
+    """Log alpha is stored in float32, and rounded to a thousandth where it is near -10000."""
+    log_probs, a, b, log_z = _ctc(logits, targets, blank, FLOAT32)
+    if log_z == -np.inf:
+        return np.inf, np.zeros_like(logits)
+    return -log_z, _ctc_gradient(log_probs, np.exp(a + b - log_z), targets, blank)
+
+
+@_bug("logits", "length counted as the non-zeros", "after Keras losses.CTC", "symbols renamed",
+      batch=True)
+def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
+    """Labels are taken to be non-zero and padding zero, whatever the given lengths and blank."""
+    counted = np.count_nonzero(targets, axis=1)
+    return right_for("ctc", "logits")(scores, targets, logit_lengths, counted, blank=blank)
+
+
+@_bug("logits", "out-of-range label ends the target", "after TensorFlow's dense ctc_loss",
+      "a label outside [0, V) is refused")
+def _(logits, targets, blank):
+    """A label that does not exist cuts the target short, and nobody is told."""
+    wrong = np.flatnonzero((targets < 0) | (targets >= logits.shape[1]))
+    targets = targets[:wrong[0]] if len(wrong) else targets
+    return ctc.loss(log_softmax(logits), targets, blank=blank), ctc.grad_logits(logits, targets, blank=blank)
+
+
+@_bug("logits", "out-of-range label reads a neighbour", "after torch.nn.functional.ctc_loss",
+      "a label outside [0, V) is refused")
+def _(logits, targets, blank):
+    """The address is computed, and whatever stands there is taken for the label's logit."""
+    targets = targets % logits.shape[1]
+    return ctc.loss(log_softmax(logits), targets, blank=blank), ctc.grad_logits(logits, targets, blank=blank)
+
+
+@_bug("logits", "nothing but empty targets", "after Paddle, which crashes on such a batch", "a batch of empty targets",
+      batch=True)
+def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
+    """The longest target is looked for before it is known that there is one."""
+    if targets.size == 0:
+        raise IndexError("the batch has no label")
+    return right_for("ctc", "logits")(scores, targets, logit_lengths, target_lengths, blank=blank)
+
+
+@_bug("logits", "inf times 0", "after torch's zero_infinity (pytorch#16199, #21244)",
+      "no alignment, upstream gradient inf", batch=True)
+def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
+    """A right gradient of 0 is multiplied by an upstream gradient that is infinite where the loss is."""
+    losses, backward = right_for("ctc", "logits")(scores, targets, logit_lengths, target_lengths, blank=blank)
+    gradient = backward(np.ones(len(scores)))
+    return losses, lambda upstream: gradient * upstream[:, None, None]
