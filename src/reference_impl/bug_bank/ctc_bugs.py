@@ -256,7 +256,7 @@ def _(logits, targets, blank):
     return -log_z, _ctc_gradient(log_probs, np.exp(a + (b + emission) - log_z - emission), targets, blank)
 
 
-@_bug("logits", "log-domain 0.0 read as no mass", "after warp-ctc", "confident frames")
+@_bug("logits", "log-domain 0.0 read as no mass", "after warp-ctc", "confident frames, against the reference")
 def _(logits, targets, blank):
     """A mass of exactly 1 has the logarithm 0.0, which is taken for an entry that no path uses."""
     log_probs, a, b, log_z = _ctc(logits, targets, blank)
