@@ -133,3 +133,37 @@ def rnnt_occupancy(y, targets):
         for entry in entries:
             occupancy[entry] += rnnt_mass(y, entries)
     return occupancy / rnnt_z(y, targets)
+
+
+def rnnt_beta_beyond(y, targets):
+    """beta by enumeration of endings, with one more column, which contains nothing but the end."""
+    column = np.full((1, len(targets) + 1), Fraction(0), dtype=object)
+    column[0, -1] = Fraction(1)
+    return np.vstack([rnnt_beta(y, targets), column])
+
+
+def ctc_skip(targets):
+    """kappa: 1 where a path may enter a state from two states below."""
+    labels = extended(targets)
+    return [int(s >= 2 and labels[s] != labels[s - 2]) for s in range(len(labels))]
+
+
+def ctc_alpha_arriving(y, targets):
+    """Mass of all strings of t symbols to which the symbol of s can be appended so that the result stands in s."""
+    T, V = y.shape
+    labels, alpha = extended(targets), np.full((len(y), 2 * len(targets) + 1), Fraction(0), dtype=object)
+    for t, s in np.ndindex(alpha.shape):
+        alpha[t, s] = sum((mass(y, b) for b in product(range(V), repeat=t)
+                           if stands_in((*b, labels[s]), t, s, targets)), Fraction(0))
+    return alpha
+
+
+def ctc_beta_2006(y, targets):
+    """Mass of all strings for frame t and after that begin with the symbol of s and complete the targets from there."""
+    T, V = y.shape
+    labels, beta = extended(targets), np.full((len(y), 2 * len(targets) + 1), Fraction(0), dtype=object)
+    for t, s in np.ndindex(beta.shape):
+        beta[t, s] = sum((mass(y, ending, t) for ending in product(range(V), repeat=T - t)
+                          if ending[0] == labels[s] and collapse([*labels[:s + 1], *ending], 0) == list(targets)),
+                         Fraction(0))
+    return beta

@@ -1,14 +1,16 @@
 """Checks of the equations of the chapter on the RNN-T gradient. The left sides come from enumerated paths."""
 
 from fractions import Fraction
-from math import comb
+from math import prod
 
+import mpmath
 import numpy as np
 import pytest
 from brute_force import (
     probabilities,
     rnnt_alpha,
     rnnt_beta,
+    rnnt_beta_beyond,
     rnnt_mass,
     rnnt_occupancy,
     rnnt_paths,
@@ -18,7 +20,7 @@ from brute_force import (
 
 from reference_impl.differences import exact_difference
 from reference_impl.equations import check_equation, zero_outside
-from reference_impl.symbolic import field_grid, softmax
+from reference_impl.symbolic import field_grid, ring_grid, softmax
 
 # several labels, a repeat, more labels than frames, one frame, no label
 SHAPES = [(3, [1, 2]), (3, [2, 2]), (2, [1, 2, 1]), (1, [2]), (3, [])]
@@ -32,13 +34,6 @@ def nodes():
             yield y, labels, t, u
 
 
-def beyond(beta):
-    """beta with one more column, which contains nothing but the end."""
-    column = np.full((1, beta.shape[1]), Fraction(0), dtype=object)
-    column[0, -1] = Fraction(1)
-    return zero_outside(np.vstack([beta, column]))
-
-
 def paths_with(y, labels):
     """(entries, mass) of every path."""
     for entries in rnnt_paths(y, labels):
@@ -50,90 +45,9 @@ def next_label(labels, u):
     return labels[u] if 0 <= u < len(labels) else -1
 
 
-@pytest.mark.equation("eq-rnnt-path-count")
-def test_path_count():
-    """Enumerated paths against the binomial coefficient."""
-    def rhs(T, U):
-        return comb(T + U - 1, U)
-
-    def lhs(T, U):
-        return len(rnnt_paths(np.empty((T, U + 1, 2)), [1] * U))
-
-    check_equation("eq-rnnt-path-count", lhs, rhs, [(T, U) for T in range(1, 6) for U in range(4)])
-
-
-@pytest.mark.equation("eq-rnnt-alpha")
-def test_alpha_recursion():
-    """Each alpha by enumeration of beginnings against the recursion from its two neighbours."""
-    def rhs(alpha, y, labels, t, u):
-        return alpha[t - 1, u] * y[t - 1, u, BLANK] + alpha[t, u - 1] * y[t, u - 1, labels[u - 1]]
-
-    cases = [(zero_outside(rnnt_alpha(y, labels)), zero_outside(y), zero_outside(labels), t, u)
-             for y, labels, t, u in nodes() if (t, u) != (0, 0)]
-    check_equation("eq-rnnt-alpha", lambda alpha, y, labels, t, u: alpha[t, u], rhs, cases)
-
-
-@pytest.mark.equation("eq-rnnt-total")
-def test_total():
-    """Z over all paths against what reaches the last node and leaves it by the last blank."""
-    def rhs(z, alpha, y, T, U):
-        return alpha[T - 1, U] * y[T - 1, U, BLANK]
-
-    check_equation("eq-rnnt-total", lambda z, *_: z, rhs, [
-        (rnnt_z(y, labels), rnnt_alpha(y, labels), y, len(y), len(labels)) for y, labels in INPUTS])
-
-
-@pytest.mark.equation("eq-rnnt-beta")
-def test_beta_recursion():
-    """Each beta by enumeration of endings against the recursion from its two neighbours."""
-    def rhs(beta, y, labels, t, u):
-        return y[t, u, BLANK] * beta[t + 1, u] + y[t, u, labels[u]] * beta[t, u + 1]
-
-    cases = [(beyond(rnnt_beta(y, labels)), zero_outside(y), zero_outside(labels), t, u) for y, labels, t, u in nodes()]
-    check_equation("eq-rnnt-beta", lambda beta, y, labels, t, u: beta[t, u], rhs, cases)
-
-
-@pytest.mark.equation("eq-rnnt-beta-total")
-def test_beta_total():
-    """Z over all paths against the beta of the first node."""
-    def rhs(z, beta):
-        return beta[0, 0]
-
-    check_equation("eq-rnnt-beta-total", lambda z, beta: z, rhs, [
-        (rnnt_z(y, labels), zero_outside(rnnt_beta(y, labels))) for y, labels in INPUTS])
-
-
-@pytest.mark.equation("eq-rnnt-node-mass")
-def test_node_mass():
-    """alpha * beta against the paths through the node."""
-    def lhs(alpha, beta, y, labels, t, u):
-        return alpha[t, u] * beta[t, u]
-
-    def rhs(alpha, beta, y, labels, t, u):
-        return sum(mass * any(entry[:2] == (t, u) for entry in entries) for entries, mass in paths_with(y, labels))
-
-    cases = [(rnnt_alpha(y, labels), rnnt_beta(y, labels), y, labels, t, u) for y, labels, t, u in nodes()]
-    check_equation("eq-rnnt-node-mass", lhs, rhs, cases)
-
-
-@pytest.mark.equation("eq-rnnt-diagonal-sum")
-def test_diagonal_sum():
-    """Z over all paths against the sum along each anti-diagonal."""
-    def rhs(z, alpha, beta, n, T, U):
-        return sum(alpha[t, n - t] * beta[t, n - t] for t in range(0, T) if 0 <= n - t <= U)
-
-    cases = [(rnnt_z(y, labels), rnnt_alpha(y, labels), rnnt_beta(y, labels), n, len(y), len(labels))
-             for y, labels in INPUTS for n in range(len(y) + len(labels))]
-    outside = "adds the masses of a node outside the grid, which read as 0"
-    check_equation("eq-rnnt-diagonal-sum", lambda z, *_: z, rhs, [
-        (z, zero_outside(alpha), zero_outside(beta), *rest) for z, alpha, beta, *rest in cases], equivalent={
-            "shift bound: range(0, T) -> range(0 - 1, T)": outside,
-            "shift bound: range(0, T) -> range(0, T + 1)": outside})
-
-
 def _posteriors():
     for y, labels, t, u in nodes():
-        yield rnnt_z(y, labels), rnnt_alpha(y, labels), beyond(rnnt_beta(y, labels)), y, labels, t, u
+        yield rnnt_z(y, labels), rnnt_alpha(y, labels), zero_outside(rnnt_beta_beyond(y, labels)), y, labels, t, u
 
 
 def _uses(y, labels, t, u, k):
@@ -197,7 +111,7 @@ def test_one_blank():
 
     cases = []
     for y, labels in INPUTS:
-        alpha, beta, z = rnnt_alpha(y, labels), beyond(rnnt_beta(y, labels)), rnnt_z(y, labels)
+        alpha, beta, z = rnnt_alpha(y, labels), zero_outside(rnnt_beta_beyond(y, labels)), rnnt_z(y, labels)
         e_blank = np.array([[alpha[t, u] * y[t, u, BLANK] * beta[t + 1, u] / z for u in range(len(labels) + 1)]
                             for t in range(len(y))], dtype=object)
         cases += [(zero_outside(e_blank, zero=5), t, len(labels)) for t in range(len(y))]
@@ -212,7 +126,7 @@ def test_each_label_once():
 
     cases = []
     for y, labels in INPUTS:
-        alpha, beta, z = rnnt_alpha(y, labels), beyond(rnnt_beta(y, labels)), rnnt_z(y, labels)
+        alpha, beta, z = rnnt_alpha(y, labels), zero_outside(rnnt_beta_beyond(y, labels)), rnnt_z(y, labels)
         e_label = np.array([[alpha[t, u] * y[t, u, labels[u]] * beta[t, u + 1] / z for u in range(len(labels))]
                             for t in range(len(y))], dtype=object)
         cases += [(zero_outside(e_label, zero=5), u, len(y)) for u in range(len(labels))]
@@ -229,7 +143,7 @@ def test_grad_probs():
     for y, labels, t, u in nodes():
         for k in range(3):
             derivative = exact_difference(lambda y, labels=labels: rnnt_z(y, labels), y, (t, u, k), h=5)
-            cases.append((derivative, zero_outside(rnnt_alpha(y, labels)), beyond(rnnt_beta(y, labels)),
+            cases.append((derivative, zero_outside(rnnt_alpha(y, labels)), zero_outside(rnnt_beta_beyond(y, labels)),
                           zero_outside(labels, zero=-1), t, u, k))
     check_equation("eq-rnnt-grad-probs", lambda derivative, *_: derivative, rhs, cases)
 
@@ -265,7 +179,7 @@ def test_grad_log_probs():
 
     cases = []
     for y, labels in INPUTS:
-        alpha, beta, z = rnnt_alpha(y, labels), beyond(rnnt_beta(y, labels)), rnnt_z(y, labels)
+        alpha, beta, z = rnnt_alpha(y, labels), zero_outside(rnnt_beta_beyond(y, labels)), rnnt_z(y, labels)
         occupancy = y * Fraction(0)
         for t, u in np.ndindex(y.shape[:2]):
             occupancy[t, u, BLANK] = alpha[t, u] * y[t, u, BLANK] * beta[t + 1, u] / z
@@ -277,9 +191,100 @@ def test_grad_log_probs():
     check_equation("eq-rnnt-grad-log-probs", lhs, rhs, cases)
 
 
+@pytest.mark.equation("eq-rnnt-occupancy-total")
+def test_occupancy_total():
+    """The occupancies of alpha, step and beta, all added up, against the number of steps of a path."""
+    def rhs(T, U, V, occupancy):
+        return sum(sum(sum(occupancy[t, u, k] for k in range(0, V)) for u in range(0, U + 1)) for t in range(0, T))
+
+    cases = []
+    for y, labels in INPUTS:
+        alpha, beta, z = rnnt_alpha(y, labels), rnnt_beta_beyond(y, labels), rnnt_z(y, labels)
+        occupancy = y * Fraction(0)
+        for t, u in np.ndindex(y.shape[:2]):
+            occupancy[t, u, BLANK] = alpha[t, u] * y[t, u, BLANK] * beta[t + 1, u] / z
+            if u < len(labels):
+                occupancy[t, u, labels[u]] = alpha[t, u] * y[t, u, labels[u]] * beta[t, u + 1] / z
+        cases.append((len(y), len(labels), 3, zero_outside(occupancy, zero=5)))
+    check_equation("eq-rnnt-occupancy-total", lambda T, U, *_: T + U, rhs, cases)
+
+
+GRIDS = [(1, [1], 3), (2, [1], 2), (1, [1, 2], 3), (2, [1], 3), (2, [1, 1], 2)]
+
+
+def _at(polynomial, values):
+    """The value of a polynomial, or of a quotient of two, where its generators have the given values."""
+    if hasattr(polynomial, "denom"):
+        return _at(polynomial.numer, values) / _at(polynomial.denom, values)
+    return sum((int(coefficient) * prod((value ** power for value, power in zip(values, powers, strict=True)),
+                                        start=Fraction(1))
+                for powers, coefficient in polynomial.terms()), Fraction(0))
+
+
+@pytest.mark.equation("eq-rnnt-normaliser")
+def test_normaliser():
+    """sympy: derivative of the path sum as a rational function of x with respect to each logit, against the derivatives
+    of the path sum as a polynomial in x and the reciprocals c of the normalisers."""
+    def lhs(slope, x, c, by_x, by_c, t, u, k):
+        return slope[t, u, k]
+
+    def rhs(slope, x, c, by_x, by_c, t, u, k):
+        return x[t, u, k] * (by_x[t, u, k] - c[t, u] ** 2 * by_c[t, u])
+
+    cases = []
+    for seed, (T, labels, V) in enumerate(GRIDS):
+        shape = (T, len(labels) + 1, V)
+        x = probabilities(seed, shape)
+        c = 1 / x.sum(axis=-1)
+        rational = field_grid("x", shape)
+        z = _enumerated(softmax(rational), labels)[0]
+        slope = np.empty(shape, dtype=object)
+        for index in np.ndindex(shape):
+            slope[index] = x[index] * _at(z.diff(rational[index]), x.ravel())
+        letters = ring_grid("s", (*shape[:2], V + 1))
+        y = letters[..., :V] * letters[..., V:]
+        polynomial = sum(_product(y, entries) for entries in rnnt_paths(y, labels))
+        values = np.concatenate([x, c[..., None]], axis=-1).ravel()
+        by = np.empty(letters.shape, dtype=object)
+        for index in np.ndindex(letters.shape):
+            by[index] = _at(polynomial.diff(letters[index]), values)
+        cases += [(slope, zero_outside(x), zero_outside(c), zero_outside(by[..., :V]), zero_outside(by[..., V]), *index)
+                  for index in np.ndindex(shape)]
+    check_equation("eq-rnnt-normaliser", lhs, rhs, cases)
+
+
+@pytest.mark.equation("eq-rnnt-cleared")
+def test_cleared():
+    """sympy: D N times the derivative of -log of the path sum with respect to each logit, against an exact difference
+    quotient of N with a step of 5, at random fractions."""
+    def lhs(D, N, slope, x, by_x, t, u, k):
+        return D[t, u] * N * slope[t, u, k]
+
+    def rhs(D, N, slope, x, by_x, t, u, k):
+        return x[t, u, k] * (N - D[t, u] * by_x[t, u, k])
+
+    cases = []
+    for seed, (T, labels, V) in enumerate(GRIDS):
+        shape = (T, len(labels) + 1, V)
+
+        def cleared(x, labels=labels):
+            return rnnt_z(softmax(x), labels) * prod(x.sum(axis=-1).flat)
+
+        x = probabilities(seed, shape)
+        rational = field_grid("x", shape)
+        z = _enumerated(softmax(rational), labels)[0]
+        slope, by_x = np.empty(shape, dtype=object), np.empty(shape, dtype=object)
+        for index in np.ndindex(shape):
+            slope[index] = -x[index] * _at(z.diff(rational[index]) / z, x.ravel())
+            by_x[index] = exact_difference(cleared, x, index, h=5)
+        cases += [(zero_outside(x.sum(axis=-1)), cleared(x), slope, zero_outside(x), zero_outside(by_x), *index)
+                  for index in np.ndindex(shape)]
+    check_equation("eq-rnnt-cleared", lhs, rhs, cases)
+
+
 def _by_logit():
     """sympy: (derivative of -log Z w.r.t. each logit, y, occupancy, gamma, alpha, beta, z, labels, t, u, k)."""
-    for T, labels, V in [(1, [1], 3), (2, [1], 2), (1, [1, 2], 3), (2, [1], 3), (2, [1, 1], 2)]:
+    for T, labels, V in GRIDS:
         x = field_grid("x", (T, len(labels) + 1, V))
         y = softmax(x)
         z, occupancy, partial = _enumerated(y, labels)
@@ -444,3 +449,128 @@ def test_grad_encoder_blank():
         return sum(y[t, u, BLANK] * gamma[t, u] for u in range(0, U + 1)) - 1
 
     check_equation("eq-rnnt-grad-encoder-blank", lhs, rhs, [(y, gamma, U, t) for t in range(T)])
+
+
+class TanhJoiner:
+    """Two frames, one label, and a tanh joiner, in 50 digits. Slopes of the loss are limits of difference quotients
+    (mpmath), where the loss is -log of the sum over the enumerated paths: no derivative rule of ours."""
+
+    T, U, V, H, labels = 2, 1, 3, 2, [1]
+
+    def __init__(self):
+        self.mp = mpmath.MPContext()
+        self.mp.dps = 50
+        self.rng = np.random.default_rng(60)
+        self.f, self.g = self.numbers((self.T, self.H)), self.numbers((self.U + 1, self.H))
+        self.W, self.b = self.numbers((self.V, self.H)), self.numbers((self.V,))
+        self.h = self.hidden(self.f, self.g)
+        self.y = self.probabilities(self.h, self.W, self.b)
+        z, self.occupancy, _ = _enumerated(self.y, self.labels)
+        self.gamma = self.occupancy.sum(axis=-1)
+        self.delta = self.y * self.gamma[..., None] - self.occupancy
+
+    def numbers(self, shape):
+        return self.each(lambda n: self.mp.mpf(int(n)) / 10, self.rng.integers(-15, 15, size=shape))
+
+    @staticmethod
+    def each(function, array):
+        return np.vectorize(function, otypes=[object])(array)
+
+    def hidden(self, f, g):
+        return self.each(self.mp.tanh, f[:, None] + g[None])
+
+    def probabilities(self, h, W, b):
+        return softmax(self.each(self.mp.exp, h @ W.T + b))
+
+    def loss(self, h, W, b):
+        y = self.probabilities(h, W, b)
+        return -self.mp.log(sum(_product(y, entries) for entries in rnnt_paths(y, self.labels)))
+
+    def slope(self, name, index):
+        parts = {"f": self.f, "g": self.g, "W": self.W, "b": self.b}
+
+        def of_one(value):
+            moved = {key: part.copy() for key, part in parts.items()} | {"h": self.h.copy()}
+            moved[name][index] = value
+            h = moved["h"] if name == "h" else self.hidden(moved["f"], moved["g"])
+            return self.loss(h, moved["W"], moved["b"])
+
+        return self.mp.diff(of_one, (parts | {"h": self.h})[name][index])
+
+    def outside(self, name):
+        return zero_outside(getattr(self, name), zero=self.mp.mpf(5))
+
+
+TANH = TanhJoiner()
+DIGITS_25 = 1e-25
+
+
+def _first(slope, *_):
+    return slope
+
+
+@pytest.mark.equation("eq-rnnt-grad-joiner-bias")
+def test_grad_joiner_bias():
+    """Slope of the loss in each bias, to 25 digits, against the sum of delta over the grid."""
+    def rhs(slope, delta, T, U, k):
+        return sum(sum(delta[t, u, k] for u in range(0, U + 1)) for t in range(0, T))
+
+    check_equation("eq-rnnt-grad-joiner-bias", _first, rhs, [
+        (TANH.slope("b", (k,)), TANH.outside("delta"), TANH.T, TANH.U, k) for k in range(TANH.V)],
+        tolerance=DIGITS_25)
+
+
+@pytest.mark.equation("eq-rnnt-grad-joiner-weight")
+def test_grad_joiner_weight():
+    """Slope of the loss in each entry of the matrix, to 25 digits, against the sum of delta times hidden unit."""
+    def rhs(slope, delta, h, T, U, k, i):
+        return sum(sum(delta[t, u, k] * h[t, u, i] for u in range(0, U + 1)) for t in range(0, T))
+
+    check_equation("eq-rnnt-grad-joiner-weight", _first, rhs, [
+        (TANH.slope("W", index), TANH.outside("delta"), TANH.outside("h"), TANH.T, TANH.U, *index)
+        for index in np.ndindex(TANH.W.shape)], tolerance=DIGITS_25)
+
+
+@pytest.mark.equation("eq-rnnt-grad-joiner-hidden")
+def test_grad_joiner_hidden():
+    """Slope of the loss in each hidden unit, to 25 digits, against delta times the matrix."""
+    def rhs(slope, delta, W, V, t, u, i):
+        return sum(delta[t, u, k] * W[k, i] for k in range(0, V))
+
+    check_equation("eq-rnnt-grad-joiner-hidden", _first, rhs, [
+        (TANH.slope("h", index), TANH.outside("delta"), TANH.outside("W"), TANH.V, *index)
+        for index in np.ndindex(TANH.h.shape)], tolerance=DIGITS_25)
+
+
+@pytest.mark.equation("eq-rnnt-grad-joiner-encoder")
+def test_grad_joiner_encoder():
+    """Slope of the loss in each entry of the encoder's vectors, to 25 digits, against the sum over the column."""
+    def rhs(slope, delta, h, W, U, V, t, i):
+        return sum((1 - h[t, u, i] ** 2) * sum(delta[t, u, k] * W[k, i] for k in range(0, V)) for u in range(0, U + 1))
+
+    check_equation("eq-rnnt-grad-joiner-encoder", _first, rhs, [
+        (TANH.slope("f", index), TANH.outside("delta"), TANH.outside("h"), TANH.outside("W"), TANH.U, TANH.V, *index)
+        for index in np.ndindex(TANH.f.shape)], tolerance=DIGITS_25)
+
+
+@pytest.mark.equation("eq-rnnt-grad-joiner-predictor")
+def test_grad_joiner_predictor():
+    """Slope of the loss in each entry of the predictor's vectors, to 25 digits, against the sum over the row."""
+    def rhs(slope, delta, h, W, T, V, u, i):
+        return sum((1 - h[t, u, i] ** 2) * sum(delta[t, u, k] * W[k, i] for k in range(0, V)) for t in range(0, T))
+
+    check_equation("eq-rnnt-grad-joiner-predictor", _first, rhs, [
+        (TANH.slope("g", index), TANH.outside("delta"), TANH.outside("h"), TANH.outside("W"), TANH.T, TANH.V, *index)
+        for index in np.ndindex(TANH.g.shape)], tolerance=DIGITS_25)
+
+
+@pytest.mark.equation("eq-rnnt-grad-joiner-counts")
+def test_grad_joiner_counts():
+    """Slope of the loss in each bias, to 25 digits, against expected minus actual numbers of the symbol."""
+    def rhs(slope, y, gamma, n, T, U, k):
+        return sum(sum(y[t, u, k] * gamma[t, u] for u in range(0, U + 1)) for t in range(0, T)) - n[k]
+
+    n = zero_outside([TANH.T, *(TANH.labels.count(k) for k in range(1, TANH.V))], zero=5)
+    check_equation("eq-rnnt-grad-joiner-counts", _first, rhs, [
+        (TANH.slope("b", (k,)), TANH.outside("y"), TANH.outside("gamma"), n, TANH.T, TANH.U, k)
+        for k in range(TANH.V)], tolerance=DIGITS_25)
