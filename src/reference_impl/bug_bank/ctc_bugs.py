@@ -337,3 +337,35 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     losses, backward = right_for("ctc", "logits")(scores, targets, logit_lengths, target_lengths, blank=blank)
     gradient = backward(np.ones(len(scores)))
     return losses, lambda upstream: gradient * upstream[:, None, None]
+
+
+@_bug("logits", "upstream gradient on one term only", "after torch.nn.functional.ctc_loss (pytorch#11750)",
+      "linear in the upstream gradient", batch=True)
+def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
+    """The occupancy is multiplied by the upstream gradient, and the softmax is not."""
+    losses, backward = right_for("ctc", "logits")(scores, targets, logit_lengths, target_lengths, blank=blank)
+    gradient = backward(np.ones(len(scores)))
+    softmax = np.where(gradient != 0, np.exp(log_softmax(np.nan_to_num(scores))), 0.0)
+    return losses, lambda upstream: np.where(
+        gradient != 0, softmax + (gradient - softmax) * np.nan_to_num(upstream)[:, None, None], 0.0)
+
+
+@_bug("logits", "upstream gradient ignored", "after torch's cuDNN path (pytorch#21961)",
+      "linear in the upstream gradient", batch=True)
+def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
+    """The gradient was computed in the forward pass, and is handed out as it is."""
+    losses, backward = right_for("ctc", "logits")(scores, targets, logit_lengths, target_lengths, blank=blank)
+    gradient = backward(np.ones(len(scores)))
+    return losses, lambda upstream: gradient.copy()
+
+
+@_bug("logits", "right loss, wrong gradient of many labels", "after torch's CUDA code, beyond 896 or 1024 labels "
+      "(pytorch#27442); here beyond 8", "many labels, against the reference")
+def _(logits, targets, blank):
+    """The block that collects the occupancies is smaller than the one that ran the recursion."""
+    log_probs, a, b, log_z = _ctc(logits, targets, blank)
+    if log_z == -np.inf:
+        return np.inf, np.zeros_like(logits)
+    states = np.exp(a + b - log_z)
+    states[:, 17:] = 0.0
+    return -log_z, _ctc_gradient(log_probs, states, targets, blank)
