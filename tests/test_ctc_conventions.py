@@ -86,6 +86,13 @@ def test_pruning_leaves_only_states_that_can_end():
     assert (hat[2] > 0).tolist() == [False, False, False, True, True]
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_rescaled_in_the_dtype_of_the_probabilities(dtype):
+    for rescaled in rescaled_alpha, rescaled_beta:
+        hat, scale = rescaled(np.full((3, 3), 0.25, dtype=dtype), [1, 2])
+        assert hat.dtype == scale.dtype == dtype
+
+
 def test_no_alignment():
     for rescaled in rescaled_alpha, rescaled_beta:
         hat, scale = rescaled(np.full((2, 3), 1 / 3), [1, 1])

@@ -96,10 +96,10 @@ def check_log_probs(name, log_probs, rank, axes):
 
 
 def check_probs(name, probs, rank, axes):
-    """Probabilities, not necessarily normalised: a float array as float64, or an object array of exact numbers."""
+    """Probabilities, not necessarily normalised: an array of floats, whose dtype is kept, or of exact objects."""
     probs = np.asarray(probs)
     if probs.dtype != object:
-        probs = check_scores(name, probs, rank, axes).astype(np.float64)
+        probs = check_scores(name, probs, rank, axes)
     check_rank(name, probs.shape, rank, axes)
     bad = ~((probs >= 0) & (probs < np.inf))
     if bad.any():

@@ -76,7 +76,7 @@ def rescaled_alpha(probs, targets, *, blank=0, prune=True) -> tuple[np.ndarray, 
     Parameters
     ----------
     probs : (T, V) array of float or of exact numbers such as Fraction
-        Probabilities; need not be normalised.
+        Probabilities; need not be normalised. The recursion runs in their dtype.
     targets : (U,) ints
     blank : int
     prune : bool
