@@ -1,6 +1,7 @@
 """Checks of the equations of the chapter on the CTC gradient. The left sides come from strings, not from recursions."""
 
 from fractions import Fraction
+from math import prod
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from brute_force import (
     ctc_alpha,
     ctc_beta,
     ctc_occupancy,
+    ctc_skip,
     ctc_strings,
     ctc_z,
     extended,
@@ -26,12 +28,6 @@ TARGETS = [[1, 2], [1, 1], [2, 2, 1], [1], []]
 INPUTS = [(probabilities(seed, (4 + len(targets) // 3, 3)), targets) for seed, targets in enumerate(TARGETS)]
 
 
-def skip(targets):
-    """kappa: 1 where a path may enter a state from two states below."""
-    labels = extended(targets)
-    return [int(s >= 2 and labels[s] != labels[s - 2]) for s in range(len(labels))]
-
-
 def occupancy_over(alpha, beta, labels, y, t, k):
     """Mass of the nodes of frame t that emit k."""
     return sum((alpha[t, s] * beta[t, s] for s in range(len(labels)) if labels[s] == k), Fraction(0))
@@ -40,87 +36,6 @@ def occupancy_over(alpha, beta, labels, y, t, k):
 def grad_probs(y, targets, t, k):
     """dZ/dy of the brute-force sum, by an exact difference."""
     return exact_difference(lambda y: ctc_z(y, targets), y, (t, k), h=3)
-
-
-@pytest.mark.equation("eq-ctc-alpha-start")
-def test_alpha_start():
-    """First column of alpha against beginnings of one symbol."""
-    def rhs(alpha, y, labels, s):
-        return (s <= 1) * y[0, labels[s]]
-
-    cases = [(ctc_alpha(y, targets), y, extended(targets), s)
-             for y, targets in INPUTS for s in range(2 * len(targets) + 1)]
-    check_equation("eq-ctc-alpha-start", lambda alpha, y, labels, s: alpha[0, s], rhs, cases)
-
-
-@pytest.mark.equation("eq-ctc-alpha")
-def test_alpha_recursion():
-    """Each alpha by enumeration of strings against the recursion from the alphas one frame earlier."""
-    def rhs(alpha, y, labels, kappa, t, s):
-        return (alpha[t - 1, s] + alpha[t - 1, s - 1] + kappa[s] * alpha[t - 1, s - 2]) * y[t, labels[s]]
-
-    cases = [(zero_outside(ctc_alpha(y, targets)), y, extended(targets), skip(targets), t, s)
-             for y, targets in INPUTS for t in range(1, len(y)) for s in range(2 * len(targets) + 1)]
-    check_equation("eq-ctc-alpha", lambda alpha, y, labels, kappa, t, s: alpha[t, s], rhs, cases)
-
-
-@pytest.mark.equation("eq-ctc-total")
-def test_total():
-    """Z over all strings against the last two alphas."""
-    def rhs(z, alpha, T, S):
-        return alpha[T - 1, S - 1] + alpha[T - 1, S - 2]
-
-    cases = [(ctc_z(y, targets), zero_outside(ctc_alpha(y, targets)), len(y), 2 * len(targets) + 1)
-             for y, targets in INPUTS]
-    check_equation("eq-ctc-total", lambda z, alpha, T, S: z, rhs, cases)
-
-
-@pytest.mark.equation("eq-ctc-beta-end")
-def test_beta_end():
-    """Last column of beta: whether the empty ending completes the target."""
-    def rhs(beta, T, S, s):
-        return +(s >= S - 2)
-
-    cases = [(ctc_beta(y, targets), len(y), 2 * len(targets) + 1, s)
-             for y, targets in INPUTS for s in range(2 * len(targets) + 1)]
-    check_equation("eq-ctc-beta-end", lambda beta, T, S, s: beta[T - 1, s], rhs, cases)
-
-
-@pytest.mark.equation("eq-ctc-beta")
-def test_beta_recursion():
-    """Each beta by enumeration of strings against the recursion from the betas one frame later."""
-    def rhs(beta, y, labels, kappa, t, s):
-        return (y[t + 1, labels[s]] * beta[t + 1, s] + y[t + 1, labels[s + 1]] * beta[t + 1, s + 1]
-                + kappa[s + 2] * y[t + 1, labels[s + 2]] * beta[t + 1, s + 2])
-
-    cases = [(zero_outside(ctc_beta(y, targets)), y, zero_outside(extended(targets)), zero_outside(skip(targets)), t, s)
-             for y, targets in INPUTS for t in range(len(y) - 1) for s in range(2 * len(targets) + 1)]
-    check_equation("eq-ctc-beta", lambda beta, y, labels, kappa, t, s: beta.array[t, s], rhs, cases)
-
-
-@pytest.mark.equation("eq-ctc-node-mass")
-def test_node_mass():
-    """alpha * beta against the strings that stand in state s at frame t."""
-    def lhs(alpha, beta, strings, y, targets, t, s):
-        return alpha[t, s] * beta[t, s]
-
-    def rhs(alpha, beta, strings, y, targets, t, s):
-        return sum(mass(y, string) * stands_in(string, t, s, targets) for string in strings)
-
-    cases = [(ctc_alpha(y, targets), ctc_beta(y, targets), ctc_strings(y, targets), y, targets, t, s)
-             for y, targets in INPUTS for t in range(len(y)) for s in range(2 * len(targets) + 1)]
-    check_equation("eq-ctc-node-mass", lhs, rhs, cases)
-
-
-@pytest.mark.equation("eq-ctc-frame-sum")
-def test_frame_sum():
-    """Z over all strings against the sum over the states of each frame."""
-    def rhs(z, alpha, beta, t, S):
-        return sum(alpha[t, s] * beta[t, s] for s in range(0, S))
-
-    cases = [(ctc_z(y, targets), ctc_alpha(y, targets), ctc_beta(y, targets), t, 2 * len(targets) + 1)
-             for y, targets in INPUTS for t in range(len(y))]
-    check_equation("eq-ctc-frame-sum", lambda z, alpha, beta, t, S: z, rhs, cases)
 
 
 def _entries():
@@ -154,7 +69,7 @@ def test_grad_probs_no_division():
             alpha, S = zero_outside(ctc_alpha(with_zero, targets)), 2 * len(targets) + 1
             if t >= 1:
                 cases.append((grad_probs(with_zero, targets, t, k), alpha, ctc_beta(with_zero, targets),
-                              extended(targets), skip(targets), t, k, S))
+                              extended(targets), ctc_skip(targets), t, k, S))
     below = {"shift bound: range(0, S) -> range(0 - 1, S)": "state -1 adds 0: alpha reads as 0 outside the lattice"}
     check_equation("eq-ctc-grad-probs-no-division", lambda derivative, *_: derivative, rhs, cases, equivalent=below)
 
@@ -221,6 +136,26 @@ def test_occupancy_sum():
     check_equation("eq-ctc-occupancy-sum", lambda occupancy, t, V: 1, rhs, cases)
 
 
+@pytest.mark.equation("eq-ctc-shared")
+def test_shared():
+    """The occupancy from alpha and beta against the shares of strings that use each arc into frame t with symbol k."""
+    def rhs(occupancy, posterior, labels, t, k, S):
+        return sum(posterior[t, r, s] for s in range(0, S) for r in range(0, S) if labels[s] == k)
+
+    cases = []
+    for y, targets in INPUTS:
+        T, S, z = len(y), 2 * len(targets) + 1, ctc_z(y, targets)
+        posterior = np.full((T, S, S), Fraction(0), dtype=object)
+        for string in ctc_strings(y, targets):
+            for t, r, s in np.ndindex(T, S, S):
+                if t >= 1 and stands_in(string, t - 1, r, targets) and stands_in(string, t, s, targets):
+                    posterior[t, r, s] += mass(y, string) / z
+        alpha, beta = ctc_alpha(y, targets), ctc_beta(y, targets)
+        cases += [(occupancy_over(alpha, beta, extended(targets), y, t, k) / z, zero_outside(posterior, zero=5),
+                   extended(targets), t, k, S) for t in range(1, T) for k in range(3)]
+    check_equation("eq-ctc-shared", lambda occupancy, *_: occupancy, rhs, cases)
+
+
 @pytest.mark.equation("eq-ctc-log-softmax")
 def test_log_softmax():
     """sympy: derivative of each log-prob with respect to each logit, as rational functions of x = e^u."""
@@ -249,10 +184,7 @@ def _logit_cases():
 
 
 def _product(y, string):
-    result = 1
-    for t, k in enumerate(string):
-        result = result * y[t, k]
-    return result
+    return prod(y[t, k] for t, k in enumerate(string))
 
 
 @pytest.mark.equation("eq-ctc-logits-chain")
@@ -271,6 +203,69 @@ def test_grad_logits():
         return y[t, k] - occupancy[t, k]
 
     check_equation("eq-ctc-grad-logits", lambda derivative, *_: derivative, rhs, _logit_cases())
+
+
+@pytest.mark.equation("eq-ctc-numerator")
+def test_numerator():
+    """Z of the softmax, by strings, against the same sum in x divided by the sums of all frames."""
+    def rhs(z, n, D, T):
+        return n / prod(D[t] for t in range(0, T))
+
+    cases = [(ctc_z(x / x.sum(axis=1, keepdims=True), targets), ctc_z(x, targets),
+              zero_outside(x.sum(axis=1), zero=5), len(x)) for x, targets in INPUTS]
+    check_equation("eq-ctc-numerator", lambda z, n, D, T: z, rhs, cases)
+
+
+@pytest.mark.equation("eq-ctc-numerator-slope")
+def test_numerator_slope():
+    """sympy: derivative of -log Z of the softmax with respect to each logit, against the slopes of log D and log N."""
+    def rhs(derivative, x, D, N, dN, t, k):
+        return x[t, k] * (1 / D[t] - 1 / N * dN[t, k])
+
+    cases = []
+    for T, targets in [(2, [1]), (3, [1, 2]), (3, [1, 1]), (2, [])]:
+        x = field_grid("x", (T, 3))
+        y, strings = softmax(x), ctc_strings(x, targets)
+        z, N = (sum(_product(weights, string) for string in strings) for weights in (y, x))
+        dN = np.array([[N.diff(x[t, k]) for k in range(3)] for t in range(T)], dtype=object)
+        cases += [(-x[t, k] * z.diff(x[t, k]) / z, x, x.sum(axis=1), N, dN, t, k) for t, k in np.ndindex(x.shape)]
+    check_equation("eq-ctc-numerator-slope", lambda derivative, *_: derivative, rhs, cases)
+
+
+@pytest.mark.equation("eq-ctc-cleared")
+def test_cleared():
+    """Exact differences of the path sum in x on one side, alpha and beta by strings on the other; both are mutated."""
+    def left(x, D, N, dN, M, t, k):
+        return x[t, k] * (D[t] * dN[t, k] - N)
+
+    def right(x, D, N, dN, M, t, k):
+        return D[t] * M[t, k] - x[t, k] * N
+
+    cases = []
+    for x, targets in INPUTS:
+        alpha, beta, labels = ctc_alpha(x, targets), ctc_beta(x, targets), extended(targets)
+        dN, M = np.empty(x.shape, dtype=object), np.empty(x.shape, dtype=object)
+        for t, k in np.ndindex(x.shape):
+            dN[t, k], M[t, k] = grad_probs(x, targets, t, k), occupancy_over(alpha, beta, labels, x, t, k)
+        cases += [(x, x.sum(axis=1), ctc_z(x, targets), dN, M, t, k) for t, k in np.ndindex(x.shape)]
+    check_equation("eq-ctc-cleared", left, right, cases)
+    check_equation("eq-ctc-cleared", right, left, cases)
+
+
+@pytest.mark.equation("eq-ctc-exact-difference")
+def test_exact_difference():
+    """Exact differences with several steps, times y, against the masses of the nodes that emit k."""
+    def lhs(y, targets, alpha, beta, labels, t, k, S):
+        uses = {y[t, k] * exact_difference(lambda y: ctc_z(y, targets), y, (t, k), h) for h in (1, Fraction(-2, 7))}
+        (use,) = uses  # the same for every step
+        return use
+
+    def rhs(y, targets, alpha, beta, labels, t, k, S):
+        return sum(alpha[t, s] * beta[t, s] for s in range(0, S) if labels[s] == k)
+
+    cases = [(y, targets, ctc_alpha(y, targets), ctc_beta(y, targets), extended(targets), t, k, 2 * len(targets) + 1)
+             for y, targets in INPUTS for t, k in np.ndindex(y.shape)]
+    check_equation("eq-ctc-exact-difference", lhs, rhs, cases)
 
 
 @pytest.mark.equation("eq-ctc-beta-2006")
