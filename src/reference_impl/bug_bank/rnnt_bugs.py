@@ -186,7 +186,8 @@ def _(logits, targets, blank):
     return rnnt.loss(log_probs, targets, blank=blank), rnnt.grad_log_probs(log_probs, targets, blank=blank)
 
 
-@_bug("logits", "softmax applied twice", "constructed; log-softmax twice, as in speechbrain#1339, does no harm", "finite differences, one random case")
+@_bug("logits", "softmax applied twice", "constructed; log-softmax twice, as in speechbrain#1339, does no harm",
+      "finite differences, one random case")
 def _(logits, targets, blank):
     """The softmax term is computed from probabilities that are taken for logits."""
     log_probs = log_softmax(logits)
