@@ -204,8 +204,9 @@ def grad_log_probs(log_probs, targets, *, blank=0, fastemit_lambda=0.0) -> np.nd
     log_probs, targets, blank
         As for :func:`log_alpha`.
     fastemit_lambda : float >= 0
-        Multiplies the entries of the labels by 1 + lambda (Yu et al. 2021). With lambda > 0 the result is FastEmit's
-        direction of descent, and no longer the gradient of a function, unless there is only one path.
+        Multiplies the entries of the labels by 1 + lambda (Yu et al. 2021). With lambda > 0 and a label the result is
+        FastEmit's direction of descent: no longer the gradient of the loss, nor of any other function unless there is
+        only one path.
     """
     return -_emphasised(occupancy(log_probs, targets, blank=blank), targets, fastemit_lambda)
 
