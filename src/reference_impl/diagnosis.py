@@ -122,7 +122,7 @@ def _examine(function, case, loss, variable):
         return ["it modifies its argument"]
     if np.isnan(given).any():
         index = tuple(int(i) for i in np.argwhere(np.isnan(given))[0])
-        return [f"entry {index} is NaN"]
+        return [f"entry {index} is NaN: -inf minus -inf, or 0 times inf?"]
     terms = {"ctc": _ctc_terms, "rnnt": _rnnt_terms}[loss](case, variable)
     softmax = terms[0]
     # the other terms are seen on top of the softmax term that the function has, if that one is known
