@@ -180,18 +180,46 @@ def add_mark(app, docname, node):
 
 
 def checks_page(app, docname):
-    """Return the generated part of the page: counts, one table row per equation, one section per identity."""
+    """Return the generated part of the page: counts, a table of the chapters, and a section for each of them."""
     checks = app.config.equation_checks_found
-    equations = [e for page in reading_order(app.env) for e in app.env.displayed[page] if e.label]
+    pages = {page: [e for e in app.env.displayed[page] if e.label] for page in reading_order(app.env)}
+    pages = {page: equations for page, equations in pages.items() if equations}
+    equations = [e for page in pages.values() for e in page]
+    identities, tests, definitions = counts(equations, checks)
+    summary = (
+        f"The book displays {plural(len(equations), 'labelled equation')}: {plural(identities, 'identity')}, "
+        f"checked by {plural(tests, 'test')}, and {plural(definitions, 'definition')}."
+    )
+    heads = ["Chapter", "Identities", "Tests", "Definitions"]
+    rows = [chapter_row(app, docname, page, equations, checks) for page, equations in pages.items()]
+    sections = [chapter(app, docname, page, equations, checks) for page, equations in pages.items()]
+    return [nodes.paragraph("", summary), table(heads, rows), *sections]
+
+
+def counts(equations, checks):
+    """Return the numbers of identities, of tests that check them, and of definitions."""
     identities = [e for e in equations if not e.is_definition]
     tests = {(c.file, c.name) for e in identities for c in checks.get(e.label, [])}
-    summary = (
-        f"The book displays {plural(len(equations), 'labelled equation')}: {plural(len(identities), 'identity')}, "
-        f"checked by {plural(len(tests), 'test')}, and {plural(len(equations) - len(identities), 'definition')}."
-    )
+    return len(identities), len(tests), len(equations) - len(identities)
+
+
+def chapter_row(app, docname, page, equations, checks):
+    title = nodes.Text(app.env.titles[page].astext())
+    link = reference(app, docname, docname, chapter_id(page), title)
+    return [link, *(nodes.Text(str(count)) for count in counts(equations, checks))]
+
+
+def chapter(app, docname, page, equations, checks):
+    """Return a section with one table row for each equation of a page, and one section for each identity."""
     rows = [row(app, docname, e, checks.get(e.label, [])) for e in equations]
-    sections = [section(app, docname, e, checks.get(e.label, [])) for e in identities]
-    return [nodes.paragraph("", summary), table(["Equation", "Label", "Kind", "Checks"], rows), *sections]
+    entries = [entry(app, docname, e, checks.get(e.label, [])) for e in equations if not e.is_definition]
+    title = nodes.title("", "", nodes.Text(app.env.titles[page].astext()))
+    heads = ["Equation", "Label", "Kind", "Checks"]
+    return nodes.section("", title, table(heads, rows), *entries, ids=[chapter_id(page)])
+
+
+def chapter_id(page):
+    return nodes.make_id(f"checks-of-{page}")
 
 
 def row(app, docname, equation, checks):
@@ -206,7 +234,7 @@ def row(app, docname, equation, checks):
     return [link, nodes.literal("", equation.label), target, count]
 
 
-def section(app, docname, equation, checks):
+def entry(app, docname, equation, checks):
     title = nodes.title("", "", nodes.Text(f"{number(app.env, equation)} "), nodes.literal("", equation.label))
     page = app.env.titles[equation.docname].astext()
     back = reference(app, docname, equation.docname, equation_id(equation.label), nodes.Text(f"Back to it in {page}"))

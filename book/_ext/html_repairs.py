@@ -1,7 +1,8 @@
 """Mend two flaws in the HTML that other extensions write: roles in the bibliography, ids that stand many times.
 
 It changes no look and no text. sphinx-proof and sphinx-exercise give every proof, and the inside of every theorem,
-proof, exercise and solution, one and the same id, to which nothing links; bibtex gives its entries a role that their list does not allow.
+proof, exercise and solution, one and the same id, to which nothing links; bibtex gives its entries a role that their
+list does not allow.
 """
 
 import re
