@@ -10,7 +10,7 @@ import torch
 from implementations import BATCHED, EXPLICIT, KINDS, TORCH, random_scores
 
 from reference_impl import log_softmax
-from reference_impl.bug_bank.bugs import FLOAT32
+from reference_impl.bug_bank.bank import FLOAT32
 
 LONG = {"ctc": (500, 100, 50), "rnnt": (300, 60, 50)}
 
