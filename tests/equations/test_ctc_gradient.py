@@ -8,6 +8,7 @@ import pytest
 from brute_force import (
     ctc_alpha,
     ctc_beta,
+    ctc_beta_2006,
     ctc_occupancy,
     ctc_skip,
     ctc_strings,
@@ -270,32 +271,35 @@ def test_exact_difference():
 
 @pytest.mark.equation("eq-ctc-beta-2006")
 def test_beta_2006():
-    """Endings that contain frame t itself, by enumeration of whole strings, against y times beta."""
-    def lhs(beta, y, labels, targets, t, s):
-        through = [string for string in ctc_strings(y, targets) if stands_in(string, t, s, targets)]
-        return sum({string[t:]: mass(y, string[t:], t) for string in through}.values(), Fraction(0))
+    """Endings that begin with the emission of frame t, by strings, against y times the endings after it, by strings."""
+    def lhs(beta_2006, beta, y, labels, t, s):
+        return beta_2006[t, s]
 
-    def rhs(beta, y, labels, targets, t, s):
+    def rhs(beta_2006, beta, y, labels, t, s):
         return y[t, labels[s]] * beta[t, s]
 
-    cases = [(ctc_beta(y, targets), y, extended(targets), targets, t, s)
-             for y, targets in INPUTS for t in range(len(y)) for s in range(2 * len(targets) + 1)
-             if any(stands_in(string, t, s, targets) for string in ctc_strings(y, targets))]
+    cases = [(ctc_beta_2006(y, targets), ctc_beta(y, targets), y, extended(targets), t, s)
+             for y, targets in INPUTS for t in range(len(y)) for s in range(2 * len(targets) + 1)]
     check_equation("eq-ctc-beta-2006", lhs, rhs, cases)
 
 
 @pytest.mark.equation("eq-ctc-grad-logits-2006")
 def test_grad_logits_2006():
-    """y - occupancy by enumeration against the formula with the emission in both alpha and beta."""
-    def lhs(occupancy, alpha, beta_2006, labels, z, y, t, k, S):
-        return y[t, k] - occupancy[t, k]
-
-    def rhs(occupancy, alpha, beta_2006, labels, z, y, t, k, S):
+    """sympy: derivative of -log Z of the softmax with respect to each logit, at integers x = e^u, against the formula
+    with the emission in both alpha and beta, both by strings."""
+    def rhs(derivative, alpha, beta_2006, labels, z, y, t, k, S):
         return y[t, k] - 1 / (z * y[t, k]) * sum(
             alpha[t, s] * beta_2006[t, s] for s in range(0, S) if labels[s] == k)
 
     cases = []
-    for _, alpha, beta, labels, z, y, t, k, S in _entries():
-        beta_2006 = np.array([[y[i, labels[s]] * beta[i, s] for s in range(S)] for i in range(len(y))], dtype=object)
-        cases.append((ctc_occupancy(y, [j for j in labels if j]), alpha, beta_2006, labels, z, y, t, k, S))
-    check_equation("eq-ctc-grad-logits-2006", lhs, rhs, cases)
+    for T, targets in [(2, [1]), (3, [1, 2]), (3, [1, 1]), (2, [])]:
+        x, point = field_grid("x", (T, 3)), 7 * probabilities(T, (T, 3))
+        z = sum(_product(softmax(x), string) for string in ctc_strings(x, targets))
+        at = [int(value) for value in point.flat]
+        y = point / point.sum(axis=1, keepdims=True)
+        for t, k in np.ndindex(x.shape):
+            slope = -x[t, k] * z.diff(x[t, k]) / z
+            cases.append((Fraction(int(slope.numer(*at)), int(slope.denom(*at))), ctc_alpha(y, targets),
+                          ctc_beta_2006(y, targets), extended(targets), ctc_z(y, targets), y, t, k,
+                          2 * len(targets) + 1))
+    check_equation("eq-ctc-grad-logits-2006", lambda derivative, *_: derivative, rhs, cases)
