@@ -1,4 +1,4 @@
-"""No comparison of floats, in a test or a notebook, is looser than it says: NumPy adds a default for what is left out."""
+"""No comparison of floats is looser than it says, in tests and notebooks: NumPy adds a default for what is left out."""
 
 import ast
 import json
