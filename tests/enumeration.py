@@ -46,18 +46,24 @@ def probability(log_probs, entries):
     return np.exp(fsum(log_probs[entry] for entry in entries))
 
 
-def loss_and_occupancy(kind, log_probs, targets, blank):
-    """-log of the alignments' probabilities added up, and how often each entry is used on average, weighted by them."""
+def _loss_and_shares(kind, log_probs, targets, blank):
+    """-log of the alignments' probabilities added up, and each alignment with its share of them; none if all are 0."""
     paths = alignments(kind, targets, len(log_probs), log_probs.shape[-1], blank)
-    weights = np.array([probability(log_probs, path) for path in paths])
-    occupancy = np.zeros(log_probs.shape)
+    weights = [probability(log_probs, path) for path in paths]
     z = fsum(weights)
     if z == 0:
-        return np.inf, occupancy
-    for path, weight in zip(paths, weights, strict=True):
+        return np.inf, []
+    return -np.log(z), [(path, weight / z) for path, weight in zip(paths, weights, strict=True)]
+
+
+def loss_and_occupancy(kind, log_probs, targets, blank):
+    """The loss, and how often each entry is used on average, the alignments weighted by their probabilities."""
+    loss, shares = _loss_and_shares(kind, log_probs, targets, blank)
+    occupancy = np.zeros(log_probs.shape)
+    for path, share in shares:
         for entry in path:
-            occupancy[entry] += weight / z
-    return -np.log(z), occupancy
+            occupancy[entry] += share
+    return loss, occupancy
 
 
 def softmax(logits):
@@ -71,17 +77,13 @@ def loss_and_grad_logits(kind, logits, targets, blank):
     y = softmax(logits)
     with np.errstate(divide="ignore"):
         log_probs = np.log(y)
-    paths = alignments(kind, targets, len(logits), logits.shape[-1], blank)
-    weights = np.array([probability(log_probs, path) for path in paths])
+    loss, shares = _loss_and_shares(kind, log_probs, targets, blank)
     gradient = np.zeros(logits.shape)
-    z = fsum(weights)
-    if z == 0:
-        return np.inf, gradient
-    for path, weight in zip(paths, weights, strict=True):
+    for path, share in shares:
         for entry in path:
-            gradient[entry] -= weight / z
-            gradient[entry[:-1]] += weight / z * y[entry[:-1]]
-    return -np.log(z), gradient
+            gradient[entry] -= share
+            gradient[entry[:-1]] += share * y[entry[:-1]]
+    return loss, gradient
 
 
 def ctc_alpha(log_probs, targets, blank, t, s):

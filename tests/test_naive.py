@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from implementations import EXACT, EXPLICIT, KINDS, random_scores
+from implementations import EXACT, EXPLICIT, every_kind, random_scores
 
 from reference_impl.torch_impl import ctc_loss, naive, rnnt_loss
 
@@ -11,7 +11,7 @@ NAIVE = {"ctc": naive.ctc_loss, "rnnt": naive.rnnt_loss}
 BATCHED = {"ctc": ctc_loss, "rnnt": rnnt_loss}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@every_kind
 @pytest.mark.parametrize(("T", "targets", "blank"), [(4, [1, 1, 2], 0), (3, [0, 2], 1), (1, [2], 0), (3, [], 2)])
 def test_loss_and_autograd_gradient(kind, T, targets, blank):
     scores = random_scores(np.random.default_rng(T), kind, T, len(targets), 4)
@@ -24,7 +24,7 @@ def test_loss_and_autograd_gradient(kind, T, targets, blank):
     np.testing.assert_allclose(log_probs.grad, expected, rtol=0, atol=EXACT)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@every_kind
 def test_gradient_of_torch_impl_by_autograd(kind):
     """Through log_softmax: the hand-written backward pass of the batched loss against autograd alone."""
     logits = torch.tensor(random_scores(np.random.default_rng(3), kind, 4, 2, 4), requires_grad=True)
@@ -34,7 +34,7 @@ def test_gradient_of_torch_impl_by_autograd(kind):
     np.testing.assert_allclose(by_hand, by_autograd, rtol=0, atol=EXACT)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@every_kind
 def test_second_derivatives_pass_gradgradcheck(kind):
     scores = torch.tensor(random_scores(np.random.default_rng(4), kind, 3, 1, 3), requires_grad=True)
     assert torch.autograd.gradgradcheck(lambda z: NAIVE[kind](z, [1]), scores)

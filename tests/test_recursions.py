@@ -6,7 +6,7 @@ from math import fsum
 import numpy as np
 import pytest
 from enumeration import alignments, ctc_alpha, ctc_beta, probability, rnnt_alpha, rnnt_beta
-from implementations import EXPLICIT, KINDS, assert_losses, random_scores
+from implementations import EXPLICIT, assert_losses, every_kind, random_scores, total
 
 from reference_impl.semiring import COUNT, LOG, MAX, REAL
 from reference_impl.symbolic import path_sum, ring_grid
@@ -17,15 +17,6 @@ CASES = [  # T, V, targets, blank; all but the one-path borders in the second ha
     (1, 2, [1], 0), (1, 2, [], 0), (2, 3, [1, 2], 0), (1, 3, [2, 2], 0),
 ]
 DEFINITION = {"ctc": (ctc_alpha, ctc_beta), "rnnt": (rnnt_alpha, rnnt_beta)}
-
-
-def total(kind, weights, targets, blank, semiring):
-    """Z on any semiring, from alpha."""
-    module = EXPLICIT[kind]
-    a = module.alpha(weights, targets, blank=blank, semiring=semiring)
-    if kind == "ctc":
-        return module.total(a, semiring)
-    return module.total(a, weights, blank=blank, semiring=semiring)
 
 
 def visited(kind, entries, blank):
@@ -41,7 +32,7 @@ def visited(kind, entries, blank):
 
 
 @pytest.mark.parametrize(("T", "V", "targets", "blank"), CASES)
-@pytest.mark.parametrize("kind", KINDS)
+@every_kind
 class TestNodeByNode:
     def test_definitions(self, kind, T, V, targets, blank):
         """alpha holds what comes before (in CTC with the emission at t), beta what comes after."""
@@ -104,7 +95,7 @@ class TestNodeByNode:
             assert sum(entry * z.diff(entry) for entry in y.flat) == degree * z
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@every_kind
 def test_counts_of_a_masked_lattice(kind):
     """COUNT leaves out the paths through an entry that is -inf, and no others."""
     rng = np.random.default_rng(0)

@@ -15,13 +15,14 @@ from implementations import (
     EXPLICIT,
     IMPLEMENTATIONS,
     IMPLEMENTATIONS_AND_VARIABLES,
-    KINDS,
     LATTICE,
     assert_gradients,
     assert_losses,
     evaluate,
+    every_kind,
     pad,
     random_scores,
+    total,
 )
 
 from reference_impl import log_softmax
@@ -31,9 +32,7 @@ from reference_impl.semiring import COUNT
 
 def number_of_paths(kind, scores, targets, blank):
     """By the explicit recursion on the counting semiring."""
-    module = EXPLICIT[kind]
-    a = module.alpha(scores, targets, blank=blank, semiring=COUNT)
-    return module.total(a, COUNT) if kind == "ctc" else module.total(a, scores, blank=blank, semiring=COUNT)
+    return total(kind, scores, targets, blank, COUNT)
 
 
 @cache
@@ -67,7 +66,7 @@ def expected_of_all_targets(kind, blank, variable):
 
 
 @pytest.mark.parametrize("blank", [0, 1, 2])
-@pytest.mark.parametrize("kind", KINDS)
+@every_kind
 class TestEverySmallTarget:
     def test_has_more_than_one_path(self, kind, blank):
         """COUNT counts what enumeration enumerates, and the lattice's paths are as many."""
@@ -112,7 +111,7 @@ class TestEverySmallTarget:
 
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
-@pytest.mark.parametrize("kind", KINDS)
+@every_kind
 def test_several_different_labels(kind, implementation):
     """Five symbols, so that a skip between different labels and a row with unused symbols both occur."""
     rng = np.random.default_rng(5)
@@ -128,7 +127,7 @@ def test_several_different_labels(kind, implementation):
         assert_gradients(gradient[batch.used(b)], expected)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@every_kind
 def test_gradient_in_two_variables(kind):
     """grad_logits is grad_log_probs taken through log_softmax: g - softmax sum(g)."""
     rng = np.random.default_rng(6)
@@ -140,7 +139,7 @@ def test_gradient_in_two_variables(kind):
 
 
 @pytest.mark.parametrize("implementation", ["batched", "torch", pytest.param("lattice", id="lattice engine")])
-@pytest.mark.parametrize("kind", KINDS)
+@every_kind
 def test_beyond_what_can_be_enumerated(kind, implementation):
     """A longer ragged batch against the explicit recursions, with sharp scores; float64 rounding grows with T + U."""
     rng = np.random.default_rng(7)

@@ -77,24 +77,7 @@ def rnnt_lattice(targets, num_frames, num_symbols, *, blank=0) -> Lattice:
     >>> len(lattice.nodes), len(lattice.arcs)
     (10, 13)
     """
-    blank = _validation.check_blank(blank, num_symbols)
-    targets = _validation.check_targets(targets, num_symbols, blank)
-    T, U = _validation.check_at_least("num_frames", num_frames, 1), len(targets)
-
-    def node(t, u):
-        return t * (U + 1) + u
-
-    arcs = []
-    for t in range(T):
-        for u in range(U + 1):
-            if t + 1 < T:
-                arcs.append(Arc(node(t, u), node(t + 1, u), (t, u, blank)))
-            elif u == U:
-                arcs.append(Arc(node(t, u), T * (U + 1), (t, u, blank)))
-            if u < U:
-                arcs.append(Arc(node(t, u), node(t, u + 1), (t, u, int(targets[u]))))
-    nodes = (*((t, u) for t in range(T) for u in range(U + 1)), "end")
-    return Lattice(nodes, tuple(arcs), (T, U + 1, num_symbols))
+    return _transducer(targets, num_frames, num_symbols, blank, frames_of_label=0)
 
 
 def monotonic_rnnt_lattice(targets, num_frames, num_symbols, *, blank=0) -> Lattice:
@@ -102,11 +85,8 @@ def monotonic_rnnt_lattice(targets, num_frames, num_symbols, *, blank=0) -> Latt
 
     Parameters
     ----------
-    targets : (U,) ints
-        Labels, none equal to ``blank``.
-    num_frames, num_symbols : int
-        T >= 1 and V: the arcs refer to entries ``(t, u, k)`` of a ``(T, U+1, V)`` array.
-    blank : int
+    targets, num_frames, num_symbols, blank
+        As for :func:`rnnt_lattice`; so are the entries ``(t, u, k)`` that the arcs refer to.
 
     Returns
     -------
@@ -120,6 +100,11 @@ def monotonic_rnnt_lattice(targets, num_frames, num_symbols, *, blank=0) -> Latt
     >>> len(lattice.nodes), len(lattice.arcs)
     (10, 12)
     """
+    return _transducer(targets, num_frames, num_symbols, blank, frames_of_label=1)
+
+
+def _transducer(targets, num_frames, num_symbols, blank, frames_of_label):
+    """The grid of nodes (t, u) and an end: a blank takes one frame, a label as many as given, 0 or 1."""
     blank = _validation.check_blank(blank, num_symbols)
     targets = _validation.check_targets(targets, num_symbols, blank)
     T, U = _validation.check_at_least("num_frames", num_frames, 1), len(targets)
@@ -127,11 +112,12 @@ def monotonic_rnnt_lattice(targets, num_frames, num_symbols, *, blank=0) -> Latt
     def node(t, u):
         return t * (U + 1) + u if t < T else T * (U + 1)
 
+    nodes = tuple((t, u) for t in range(T) for u in range(U + 1))
     arcs = []
-    for t in range(T):
-        for u in range(U + 1):
-            for after, symbol in ((u, blank), (u + 1, targets[u] if u < U else None)):
-                if symbol is not None and (t + 1 < T or after == U):
-                    arcs.append(Arc(node(t, u), node(t + 1, after), (t, u, int(symbol))))
-    nodes = (*((t, u) for t in range(T) for u in range(U + 1)), "end")
-    return Lattice(nodes, tuple(arcs), (T, U + 1, num_symbols))
+    for t, u in nodes:
+        steps = [(t + 1, u, blank)]
+        if u < U:
+            steps.append((t + frames_of_label, u + 1, int(targets[u])))
+        arcs += [Arc(node(t, u), node(to_t, to_u), (t, u, symbol)) for to_t, to_u, symbol in steps
+                 if to_t < T or to_u == U]  # behind the last frame there is only the end, with all labels out
+    return Lattice((*nodes, "end"), tuple(arcs), (T, U + 1, num_symbols))

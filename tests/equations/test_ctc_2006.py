@@ -1,17 +1,19 @@
 """Checks of the equations of the chapter on the 2006 route. The left sides come from strings and exact differences."""
 
 from fractions import Fraction
-from itertools import product
 from math import prod
 
 import numpy as np
 import pytest
+from brute_force import CTC_INPUTS as INPUTS
 from brute_force import (
     ctc_alpha,
     ctc_alpha_arriving,
     ctc_beta,
     ctc_beta_2006,
+    ctc_grad_probs,
     ctc_occupancy,
+    ctc_partial,
     ctc_skip,
     ctc_strings,
     ctc_z,
@@ -20,6 +22,7 @@ from brute_force import (
     probabilities,
     slopes_in_logs,
     stands_in,
+    states,
 )
 from enumeration import collapse
 from sympy import QQ
@@ -27,34 +30,19 @@ from sympy.polys.fields import field
 
 from reference_impl import ctc
 from reference_impl.ctc_conventions import convert, rescaled_alpha, rescaled_beta
-from reference_impl.differences import exact_difference
 from reference_impl.equations import check_equation, zero_outside
 
-# a skip, a repeat, a skip after a repeat, one label, none
-TARGETS = [[1, 2], [1, 1], [2, 2, 1], [1], []]
-# independent entries, and entries that are a softmax: x_t(k) / sum_j x_t(j)
-INPUTS = [(probabilities(seed, (4 + len(targets) // 3, 3)), targets) for seed, targets in enumerate(TARGETS)]
+# beside the independent entries of INPUTS, entries that are a softmax: x_t(k) / sum_j x_t(j)
 SCORES = [probabilities(10 + seed, y.shape) for seed, (y, _) in enumerate(INPUTS)]
-SOFTMAX = [(x / x.sum(axis=1, keepdims=True), targets) for x, targets in zip(SCORES, TARGETS, strict=True)]
-
-
-def zeros(y, targets):
-    return np.full((len(y), 2 * len(targets) + 1), Fraction(0), dtype=object)
-
-
-def states(y, targets):
-    return np.ndindex(len(y), 2 * len(targets) + 1)
+SOFTMAX = [(x / x.sum(axis=1, keepdims=True), targets) for x, (_, targets) in zip(SCORES, INPUTS, strict=True)]
 
 
 def beta_2006(y, targets):
     """As the paper defines it: strings from frame t on that begin with l'_s and collapse to the labels still owed."""
-    T, V = y.shape
-    beta = zeros(y, targets)
-    for t, s in states(y, targets):
-        endings = product(range(V), repeat=T - t)
-        beta[t, s] = sum((mass(y, ending, t) for ending in endings if ending[0] == extended(targets)[s]
-                          and collapse(ending, 0) == list(targets[s // 2:])), Fraction(0))
-    return beta
+    def wanted(string, t, s):
+        return string[0] == extended(targets)[s] and collapse(string, 0) == list(targets[s // 2:])
+
+    return ctc_partial(y, targets, lambda t: range(t, len(y)), wanted)
 
 
 def by_symbol(y, targets):
@@ -62,11 +50,6 @@ def by_symbol(y, targets):
     alpha_beta = ctc_alpha(y, targets) * beta_2006(y, targets)
     return np.array([[sum((alpha_beta[t, s] for s, label in enumerate(extended(targets)) if label == k), Fraction(0))
                       for k in range(y.shape[1])] for t in range(len(y))], dtype=object)
-
-
-def grad_probs(y, targets, t, k):
-    """dZ/dy of the sum over strings, by an exact difference."""
-    return exact_difference(lambda y: ctc_z(y, targets), y, (t, k), h=3)
 
 
 # Recursion, total, zeros
@@ -111,7 +94,8 @@ def test_beta_total():
 
 def pruned(y, targets, keep):
     """The forward recursion, with every state set to 0 that ``keep(t, s)`` does not keep."""
-    labels, kappa, alpha = extended(targets), ctc_skip(targets), zeros(y, targets)
+    labels, kappa = extended(targets), ctc_skip(targets)
+    alpha = np.full((len(y), len(labels)), Fraction(0), dtype=object)
     for t, s in states(y, targets):
         before = zero_outside(alpha)
         entering = before[t - 1, s] + before[t - 1, s - 1] + kappa[s] * before[t - 1, s - 2] if t else int(s <= 1)
@@ -233,8 +217,8 @@ def test_grad_probs():
     def rhs(derivative, alpha, beta, labels, y, t, k, S):
         return 1 / y[t, k] ** 2 * sum(alpha[t, s] * beta[t, s] for s in range(0, S) if labels[s] == k)
 
-    cases = [(grad_probs(y, targets, t, k), ctc_alpha(y, targets), beta_2006(y, targets), extended(targets), y, t, k,
-              2 * len(targets) + 1) for y, targets in INPUTS for t, k in np.ndindex(y.shape)]
+    cases = [(ctc_grad_probs(y, targets, t, k), ctc_alpha(y, targets), beta_2006(y, targets), extended(targets), y,
+              t, k, 2 * len(targets) + 1) for y, targets in INPUTS for t, k in np.ndindex(y.shape)]
     check_equation("eq-ctc-2006-grad-probs", lambda derivative, *_: derivative, rhs, cases)
 
 
@@ -260,7 +244,7 @@ def test_coefficient():
         for t, k in np.ndindex(y.shape):
             with_zero = y.copy()
             with_zero[t, k] = Fraction(0)
-            cases += [(grad_probs(at, targets, t, k), ctc_alpha_arriving(at, targets), ctc_beta(at, targets),
+            cases += [(ctc_grad_probs(at, targets, t, k), ctc_alpha_arriving(at, targets), ctc_beta(at, targets),
                        extended(targets), t, k, 2 * len(targets) + 1) for at in (y, with_zero)]
     check_equation("eq-ctc-2006-coefficient", lambda derivative, *_: derivative, rhs, cases)
 
@@ -312,7 +296,7 @@ def _through_the_softmax():
     """Derivative with respect to a logit; M, Z, y; d log Z / dy by exact differences, dy / du by sympy."""
     for x, (y, targets) in zip(SCORES, SOFTMAX, strict=True):
         M, z, (T, V) = by_symbol(y, targets), ctc_z(y, targets), y.shape
-        slope = np.array([[grad_probs(y, targets, t, j) / z for j in range(V)] for t in range(T)], dtype=object)
+        slope = np.array([[ctc_grad_probs(y, targets, t, j) / z for j in range(V)] for t in range(T)], dtype=object)
         for t, k in np.ndindex(T, V):
             jacobian = [at_zero(f)[1] for f in softmax_slopes(x[t], k)]
             yield grad_logits(x, targets, t, k), M, z, y, slope, jacobian, t, k, V

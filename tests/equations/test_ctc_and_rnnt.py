@@ -6,14 +6,13 @@ from math import comb, prod
 
 import numpy as np
 import pytest
-from brute_force import probabilities, rnnt_occupancy, rnnt_paths, rnnt_z
+from brute_force import BLANK, expected_uses, probabilities, rnnt_mass, rnnt_occupancy, rnnt_paths, rnnt_z
 
 from reference_impl.equations import check_equation, zero_outside
 from reference_impl.lattice import enumerate_paths
 from reference_impl.symbolic import field_grid, softmax
 from reference_impl.topology import monotonic_rnnt_lattice
 
-BLANK = 0
 SHAPES = [(3, [1, 2]), (4, [2, 2]), (2, [1]), (3, [])]
 BY_FRAME = [(probabilities(seed, (T, 3)), labels) for seed, (T, labels) in enumerate(SHAPES)]
 BY_NODE = [(probabilities(seed, (T, len(labels) + 1, 3)), labels)
@@ -31,20 +30,12 @@ def mono_paths(T, V, labels):
     return [[(t, sum(k != BLANK for k in s[:t]), k) for t, k in enumerate(s)] for s in strings]
 
 
-def path_mass(y, entries):
-    return prod((y[entry] for entry in entries), start=y.flat[0] / y.flat[0])
-
-
 def mono_z(y, labels):
-    return sum((path_mass(y, entries) for entries in mono_paths(len(y), y.shape[-1], labels)), y.flat[0] * 0)
+    return sum(rnnt_mass(y, entries) for entries in mono_paths(len(y), y.shape[-1], labels))
 
 
 def mono_occupancy(y, labels):
-    used = y * 0
-    for entries in mono_paths(len(y), y.shape[-1], labels):
-        for entry in entries:
-            used[entry] = used[entry] + path_mass(y, entries)
-    return used / mono_z(y, labels)
+    return expected_uses(y, mono_paths(len(y), y.shape[-1], labels))
 
 
 @pytest.mark.equation("eq-compare-mono-count")
@@ -102,8 +93,8 @@ def test_visits():
         visits, n = ([Fraction(0)] * T for _ in range(2))
         for entries in rnnt_paths(y, labels):
             for t, _, k in entries:
-                visits[t] += path_mass(y, entries) / z
-                n[t] += (k != BLANK) * path_mass(y, entries) / z
+                visits[t] += rnnt_mass(y, entries) / z
+                n[t] += (k != BLANK) * rnnt_mass(y, entries) / z
         cases += [(visits, zero_outside(n), t) for t in range(T)]
     check_equation("eq-compare-visits", lhs, rhs, cases)
 
@@ -140,7 +131,7 @@ def test_constant_predictor():
         return (1 + n[t]) * y[t, k] - E[t, k]
 
     cases = []
-    for derivative, y, E, t, k in _by_score(_z_in_field, _occupancy_in_field):
+    for derivative, y, E, t, k in _by_score(rnnt_z, rnnt_occupancy):
         n = E.array[:, 1:].sum(axis=1)
         cases.append((derivative, zero_outside(n), y, E, t, k))
     check_equation("eq-compare-constant-grad", lhs, rhs, cases)
@@ -156,21 +147,3 @@ def test_mono_constant_predictor():
         return y[t, k] - E[t, k]
 
     check_equation("eq-compare-mono-grad", lhs, rhs, _by_score(mono_z, mono_occupancy))
-
-
-def _z_in_field(y, labels):
-    return sum((path_mass(y, entries) for entries in rnnt_paths(y, labels)), y.flat[0] * 0)
-
-
-def _occupancy_in_field(y, labels):
-    used = y * 0
-    for entries in rnnt_paths(y, labels):
-        for entry in entries:
-            used[entry] = used[entry] + path_mass(y, entries)
-    return used / _z_in_field(y, labels)
-
-
-def test_helpers_agree_with_the_other_enumeration():
-    y, labels = BY_NODE[0]
-    assert _z_in_field(y, labels) == rnnt_z(y, labels)
-    assert (_occupancy_in_field(y, labels) == rnnt_occupancy(y, labels)).all()

@@ -5,10 +5,12 @@ from math import prod
 
 import numpy as np
 import pytest
+from brute_force import CTC_INPUTS as INPUTS
 from brute_force import (
     ctc_alpha,
     ctc_beta,
     ctc_beta_2006,
+    ctc_grad_probs,
     ctc_occupancy,
     ctc_skip,
     ctc_strings,
@@ -18,15 +20,15 @@ from brute_force import (
     probabilities,
     slopes_in_logs,
     stands_in,
+    states,
 )
 
 from reference_impl.differences import exact_difference
 from reference_impl.equations import check_equation, zero_outside
 from reference_impl.symbolic import field_grid, softmax
 
-# a skip, a repeat, a skip after a repeat, one label, none
-TARGETS = [[1, 2], [1, 1], [2, 2, 1], [1], []]
-INPUTS = [(probabilities(seed, (4 + len(targets) // 3, 3)), targets) for seed, targets in enumerate(TARGETS)]
+# frames and targets of the cases in which sympy differentiates with respect to every score
+BY_SYMPY = [(2, [1]), (3, [1, 2]), (3, [1, 1]), (2, [])]
 
 
 def occupancy_over(alpha, beta, labels, y, t, k):
@@ -34,16 +36,11 @@ def occupancy_over(alpha, beta, labels, y, t, k):
     return sum((alpha[t, s] * beta[t, s] for s in range(len(labels)) if labels[s] == k), Fraction(0))
 
 
-def grad_probs(y, targets, t, k):
-    """dZ/dy of the brute-force sum, by an exact difference."""
-    return exact_difference(lambda y: ctc_z(y, targets), y, (t, k), h=3)
-
-
 def _entries():
     for y, targets in INPUTS:
         alpha, beta, z = ctc_alpha(y, targets), ctc_beta(y, targets), ctc_z(y, targets)
         for t, k in np.ndindex(y.shape):
-            yield grad_probs(y, targets, t, k), alpha, beta, extended(targets), z, y, t, k, 2 * len(targets) + 1
+            yield ctc_grad_probs(y, targets, t, k), alpha, beta, extended(targets), z, y, t, k, 2 * len(targets) + 1
 
 
 @pytest.mark.equation("eq-ctc-grad-probs")
@@ -69,7 +66,7 @@ def test_grad_probs_no_division():
             with_zero[t, k] = Fraction(0)
             alpha, S = zero_outside(ctc_alpha(with_zero, targets)), 2 * len(targets) + 1
             if t >= 1:
-                cases.append((grad_probs(with_zero, targets, t, k), alpha, ctc_beta(with_zero, targets),
+                cases.append((ctc_grad_probs(with_zero, targets, t, k), alpha, ctc_beta(with_zero, targets),
                               extended(targets), ctc_skip(targets), t, k, S))
     below = {"shift bound: range(0, S) -> range(0 - 1, S)": "state -1 adds 0: alpha reads as 0 outside the lattice"}
     check_equation("eq-ctc-grad-probs-no-division", lambda derivative, *_: derivative, rhs, cases, equivalent=below)
@@ -89,7 +86,7 @@ def test_chain():
         slopes = -slopes_in_logs(y, [list(enumerate(string)) for string in ctc_strings(y, targets)])
         derivative = np.empty(y.shape, dtype=object)
         for t, k in np.ndindex(y.shape):
-            derivative[t, k] = grad_probs(y, targets, t, k)
+            derivative[t, k] = ctc_grad_probs(y, targets, t, k)
         cases += [(slopes[t, k], zero_outside(derivative), ctc_z(y, targets), zero_outside(y), t, k)
                   for t, k in np.ndindex(y.shape)]
     check_equation("eq-ctc-chain", lhs, rhs, cases)
@@ -173,19 +170,12 @@ def test_log_softmax():
 
 
 def _logit_cases():
-    for T, targets in [(2, [1]), (3, [1, 2]), (3, [1, 1]), (2, [])]:
+    for T, targets in BY_SYMPY:
         x = field_grid("x", (T, 3))
         y = softmax(x)
-        strings = ctc_strings(y, targets)
-        z = sum(_product(y, string) for string in strings)
-        occupancy = np.array([[sum(_product(y, string) for string in strings if string[t] == k) / z for k in range(3)]
-                              for t in range(T)], dtype=object)
+        z, occupancy = ctc_z(y, targets), ctc_occupancy(y, targets)
         for t, k in np.ndindex(x.shape):
             yield -x[t, k] * z.diff(x[t, k]) / z, occupancy, y, t, k, 3
-
-
-def _product(y, string):
-    return prod(y[t, k] for t, k in enumerate(string))
 
 
 @pytest.mark.equation("eq-ctc-logits-chain")
@@ -224,10 +214,9 @@ def test_numerator_slope():
         return x[t, k] * (1 / D[t] - 1 / N * dN[t, k])
 
     cases = []
-    for T, targets in [(2, [1]), (3, [1, 2]), (3, [1, 1]), (2, [])]:
+    for T, targets in BY_SYMPY:
         x = field_grid("x", (T, 3))
-        y, strings = softmax(x), ctc_strings(x, targets)
-        z, N = (sum(_product(weights, string) for string in strings) for weights in (y, x))
+        z, N = ctc_z(softmax(x), targets), ctc_z(x, targets)
         dN = np.array([[N.diff(x[t, k]) for k in range(3)] for t in range(T)], dtype=object)
         cases += [(-x[t, k] * z.diff(x[t, k]) / z, x, x.sum(axis=1), N, dN, t, k) for t, k in np.ndindex(x.shape)]
     check_equation("eq-ctc-numerator-slope", lambda derivative, *_: derivative, rhs, cases)
@@ -247,7 +236,7 @@ def test_cleared():
         alpha, beta, labels = ctc_alpha(x, targets), ctc_beta(x, targets), extended(targets)
         dN, M = np.empty(x.shape, dtype=object), np.empty(x.shape, dtype=object)
         for t, k in np.ndindex(x.shape):
-            dN[t, k], M[t, k] = grad_probs(x, targets, t, k), occupancy_over(alpha, beta, labels, x, t, k)
+            dN[t, k], M[t, k] = ctc_grad_probs(x, targets, t, k), occupancy_over(alpha, beta, labels, x, t, k)
         cases += [(x, x.sum(axis=1), ctc_z(x, targets), dN, M, t, k) for t, k in np.ndindex(x.shape)]
     check_equation("eq-ctc-cleared", left, right, cases)
     check_equation("eq-ctc-cleared", right, left, cases)
@@ -279,7 +268,7 @@ def test_beta_2006():
         return y[t, labels[s]] * beta[t, s]
 
     cases = [(ctc_beta_2006(y, targets), ctc_beta(y, targets), y, extended(targets), t, s)
-             for y, targets in INPUTS for t in range(len(y)) for s in range(2 * len(targets) + 1)]
+             for y, targets in INPUTS for t, s in states(y, targets)]
     check_equation("eq-ctc-beta-2006", lhs, rhs, cases)
 
 
@@ -292,9 +281,9 @@ def test_grad_logits_2006():
             alpha[t, s] * beta_2006[t, s] for s in range(0, S) if labels[s] == k)
 
     cases = []
-    for T, targets in [(2, [1]), (3, [1, 2]), (3, [1, 1]), (2, [])]:
+    for T, targets in BY_SYMPY:
         x, point = field_grid("x", (T, 3)), 7 * probabilities(T, (T, 3))
-        z = sum(_product(softmax(x), string) for string in ctc_strings(x, targets))
+        z = ctc_z(softmax(x), targets)
         at = [int(value) for value in point.flat]
         y = point / point.sum(axis=1, keepdims=True)
         for t, k in np.ndindex(x.shape):

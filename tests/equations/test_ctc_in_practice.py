@@ -7,10 +7,9 @@ from math import prod
 import numpy as np
 import pytest
 import sympy
-from brute_force import ctc_occupancy, ctc_strings, ctc_z, mass, probabilities
+from brute_force import ctc_grad_probs, ctc_occupancy, ctc_strings, ctc_z, mass, probabilities
 from sympy import exp
 
-from reference_impl.differences import exact_difference
 from reference_impl.equations import check_equation, zero_outside
 from reference_impl.symbolic import field_grid, softmax
 
@@ -85,9 +84,8 @@ def test_repair():
     cases = []
     for w, targets, G in INPUTS:
         for t, k in np.ndindex(w.shape):
-            slope = exact_difference(lambda w, targets=targets: ctc_z(w, targets), w, (t, k), h=7)
-            cases.append((-w[t, k] / ctc_z(w, targets) * slope, zero_outside(returned(w, targets, G)), G,
-                          zero_outside(w), t, k))
+            cases.append((-w[t, k] / ctc_z(w, targets) * ctc_grad_probs(w, targets, t, k),
+                          zero_outside(returned(w, targets, G)), G, zero_outside(w), t, k))
     check_equation("eq-practice-repair", lhs, rhs, cases)
 
 
@@ -100,15 +98,10 @@ def test_hessian():
     cases = []
     for targets in ([1, 2], [1, 1]):
         w = field_grid("w", (3, 3))
-        strings = ctc_strings(w, targets)
-        z = sum(prod(w[t, k] for t, k in enumerate(string)) for string in strings)
-        E, joint = np.zeros((3, 3), dtype=object), np.zeros((3, 3, 3, 3), dtype=object)
-        for string in strings:
-            share = prod(w[t, k] for t, k in enumerate(string)) / z
-            for t, k in enumerate(string):
-                E[t, k] += share
-                for tau, j in enumerate(string):
-                    joint[t, k, tau, j] += share
+        z, E, joint = ctc_z(w, targets), ctc_occupancy(w, targets), np.zeros((3, 3, 3, 3), dtype=object)
+        for string in ctc_strings(w, targets):
+            for (t, k), (tau, j) in product(enumerate(string), repeat=2):
+                joint[t, k, tau, j] += mass(w, string) / z
         for t, k, tau, j in product(range(3), repeat=4):
             first = -w[t, k] * z.diff(w[t, k]) / z
             cases.append((w[tau, j] * first.diff(w[tau, j]), zero_outside(E), zero_outside(joint), t, k, tau, j))
@@ -126,14 +119,8 @@ def test_prior():
         x = field_grid("x", (2, 3))
         y = softmax(x)
         w = y * np.array([2, 3, 6], dtype=object) ** strength
-        strings = ctc_strings(w, targets)
-        z = sum(prod(w[t, k] for t, k in enumerate(string)) for string in strings)
-        E = np.zeros((2, 3), dtype=object)
-        for string in strings:
-            for t, k in enumerate(string):
-                E[t, k] += prod(w[i, j] for i, j in enumerate(string)) / z
-        cases += [(-x[t, k] * z.diff(x[t, k]) / z, zero_outside(y), zero_outside(E), t, k)
-                  for t, k in np.ndindex(x.shape)]
+        z, E = ctc_z(w, targets), zero_outside(ctc_occupancy(w, targets))
+        cases += [(-x[t, k] * z.diff(x[t, k]) / z, zero_outside(y), E, t, k) for t, k in np.ndindex(x.shape)]
     check_equation("eq-practice-prior", lambda gradient, *_: gradient, rhs, cases)
 
 
@@ -193,13 +180,8 @@ def test_weighted():
 
     x, targets, omega = field_grid("x", (2, 2, 2)), ([1], []), np.array([3, 5], dtype=object)
     y = softmax(x)
-    z, E = [], np.zeros(x.shape, dtype=object)
-    for b in range(2):
-        strings = ctc_strings(y[b], targets[b])
-        z.append(sum(prod(y[b, t, k] for t, k in enumerate(string)) for string in strings))
-        for string in strings:
-            for t, k in enumerate(string):
-                E[b, t, k] += prod(y[b, i, j] for i, j in enumerate(string)) / z[b]
+    z = [ctc_z(y[b], targets[b]) for b in range(2)]
+    E = np.array([ctc_occupancy(y[b], targets[b]) for b in range(2)])
     cases = []
     for b, t, k in np.ndindex(x.shape):
         gradient = -sum(omega[i] * x[b, t, k] * z[i].diff(x[b, t, k]) / z[i] for i in range(2))

@@ -6,6 +6,7 @@ from math import ceil, comb, prod
 
 import numpy as np
 import pytest
+from brute_force import CTC_INPUTS as INPUTS
 from brute_force import (
     ctc_alpha,
     ctc_alpha_arriving,
@@ -18,23 +19,17 @@ from brute_force import (
     mass,
     probabilities,
     stands_in,
+    states,
 )
 from enumeration import collapse
 
 from reference_impl.equations import check_equation, zero_outside
 from reference_impl.symbolic import target_patterns
 
-# a skip, a repeat, a skip after a repeat, one label, none
-TARGETS = [[1, 2], [1, 1], [2, 2, 1], [1], []]
-INPUTS = [(probabilities(seed, (4 + len(targets) // 3, 3)), targets) for seed, targets in enumerate(TARGETS)]
 # every pattern of repeats of up to three labels, in every number of frames up to five
 PATTERNS = [(probabilities(T, (T, 4)), targets)
             for T in range(1, 6) for U in range(4) for targets in target_patterns(U)]
 UNDEFINED = 7
-
-
-def nodes(y, targets):
-    return list(np.ndindex(len(y), 2 * len(targets) + 1))
 
 
 def repeats(targets):
@@ -145,7 +140,7 @@ def test_node_mass():
         return sum(mass(y, string) * stands_in(string, t, s, targets) for string in strings)
 
     cases = [(ctc_alpha(y, targets), ctc_beta(y, targets), ctc_strings(y, targets), y, targets, t, s)
-             for y, targets in INPUTS for t, s in nodes(y, targets)]
+             for y, targets in INPUTS for t, s in states(y, targets)]
     check_equation("eq-ctc-node-mass", lhs, rhs, cases)
 
 
@@ -167,7 +162,7 @@ def test_alpha_zeros():
         return +(s // 2 + sum(r[j] for j in range(1, ceil(s / 2))) <= t)
 
     cases = [(alpha, repeats(targets), t, s)
-             for y, targets in PATTERNS for alpha in [ctc_alpha(y, targets)] for t, s in nodes(y, targets)]
+             for y, targets in PATTERNS for alpha in [ctc_alpha(y, targets)] for t, s in states(y, targets)]
     check_equation("eq-ctc-alpha-zeros", lambda alpha, r, t, s: alpha[t, s] > 0, rhs, cases)
 
 
@@ -178,7 +173,7 @@ def test_beta_zeros():
         return +(U - ceil(s / 2) + sum(r[j] for j in range(s // 2 + 1, U)) <= T - 1 - t)
 
     cases = [(beta, repeats(targets), t, s, len(y), len(targets))
-             for y, targets in PATTERNS for beta in [ctc_beta(y, targets)] for t, s in nodes(y, targets)]
+             for y, targets in PATTERNS for beta in [ctc_beta(y, targets)] for t, s in states(y, targets)]
     check_equation("eq-ctc-beta-zeros", lambda beta, r, t, s, T, U: beta[t, s] > 0, rhs, cases)
 
 
@@ -201,7 +196,7 @@ def _conventions():
     for y, targets in INPUTS:
         alphas = ctc_alpha(y, targets), ctc_alpha_arriving(y, targets)
         betas = ctc_beta(y, targets), ctc_beta_2006(y, targets)
-        for t, s in nodes(y, targets):
+        for t, s in states(y, targets):
             yield *alphas, *betas, y, extended(targets), t, s
 
 

@@ -7,42 +7,25 @@ import mpmath
 import numpy as np
 import pytest
 from brute_force import (
+    BLANK,
+    next_label,
     probabilities,
     rnnt_alpha,
     rnnt_beta,
     rnnt_beta_beyond,
+    rnnt_grad_probs,
     rnnt_mass,
     rnnt_occupancy,
     rnnt_paths,
     rnnt_z,
     slopes_in_logs,
 )
+from brute_force import RNNT_INPUTS as INPUTS
+from brute_force import rnnt_nodes as nodes
 
 from reference_impl.differences import exact_difference
 from reference_impl.equations import check_equation, zero_outside
 from reference_impl.symbolic import field_grid, ring_grid, softmax
-
-# several labels, a repeat, more labels than frames, one frame, no label
-SHAPES = [(3, [1, 2]), (3, [2, 2]), (2, [1, 2, 1]), (1, [2]), (3, [])]
-INPUTS = [(probabilities(seed, (T, len(labels) + 1, 3)), labels) for seed, (T, labels) in enumerate(SHAPES)]
-BLANK = 0
-
-
-def nodes():
-    for y, labels in INPUTS:
-        for t, u in np.ndindex(y.shape[:2]):
-            yield y, labels, t, u
-
-
-def paths_with(y, labels):
-    """(entries, mass) of every path."""
-    for entries in rnnt_paths(y, labels):
-        yield entries, rnnt_mass(y, entries)
-
-
-def next_label(labels, u):
-    """l_u, or an impossible symbol when all labels are out."""
-    return labels[u] if 0 <= u < len(labels) else -1
 
 
 def _posteriors():
@@ -52,7 +35,22 @@ def _posteriors():
 
 def _uses(y, labels, t, u, k):
     """Mass of the paths that use an entry."""
-    return sum((mass for entries, mass in paths_with(y, labels) if (t, u, k) in entries), Fraction(0))
+    return sum((rnnt_mass(y, entries) for entries in rnnt_paths(y, labels) if (t, u, k) in entries), Fraction(0))
+
+
+def arcs_by_formula(y, labels):
+    """Posteriors of the blank arcs, (T, U+1), and of the label arcs, (T, U): alpha, the step, and beta, over Z."""
+    alpha, beta, z = rnnt_alpha(y, labels), rnnt_beta_beyond(y, labels), rnnt_z(y, labels)
+    e_blank = alpha * y[:, :, BLANK] * beta[1:] / z
+    e_label = alpha[:, :-1] * y[:, range(len(labels)), labels] * beta[:-1, 1:] / z
+    return e_blank, e_label
+
+
+def occupancy_by_formula(y, labels):
+    """The same, each at the entry that the arc uses."""
+    occupancy = y * Fraction(0)
+    occupancy[:, :, BLANK], occupancy[:, range(len(labels)), labels] = arcs_by_formula(y, labels)
+    return occupancy
 
 
 @pytest.mark.equation("eq-rnnt-blank-arc")
@@ -109,12 +107,8 @@ def test_one_blank():
     def rhs(e_blank, t, U):
         return sum(e_blank[t, u] for u in range(0, U + 1))
 
-    cases = []
-    for y, labels in INPUTS:
-        alpha, beta, z = rnnt_alpha(y, labels), zero_outside(rnnt_beta_beyond(y, labels)), rnnt_z(y, labels)
-        e_blank = np.array([[alpha[t, u] * y[t, u, BLANK] * beta[t + 1, u] / z for u in range(len(labels) + 1)]
-                            for t in range(len(y))], dtype=object)
-        cases += [(zero_outside(e_blank, zero=5), t, len(labels)) for t in range(len(y))]
+    cases = [(zero_outside(arcs_by_formula(y, labels)[0], zero=5), t, len(labels))
+             for y, labels in INPUTS for t in range(len(y))]
     check_equation("eq-rnnt-one-blank", lambda *_: 1, rhs, cases)
 
 
@@ -124,12 +118,8 @@ def test_each_label_once():
     def rhs(e_label, u, T):
         return sum(e_label[t, u] for t in range(0, T))
 
-    cases = []
-    for y, labels in INPUTS:
-        alpha, beta, z = rnnt_alpha(y, labels), zero_outside(rnnt_beta_beyond(y, labels)), rnnt_z(y, labels)
-        e_label = np.array([[alpha[t, u] * y[t, u, labels[u]] * beta[t, u + 1] / z for u in range(len(labels))]
-                            for t in range(len(y))], dtype=object)
-        cases += [(zero_outside(e_label, zero=5), u, len(y)) for u in range(len(labels))]
+    cases = [(zero_outside(arcs_by_formula(y, labels)[1], zero=5), u, len(y))
+             for y, labels in INPUTS for u in range(len(labels))]
     check_equation("eq-rnnt-each-label-once", lambda *_: 1, rhs, cases)
 
 
@@ -142,9 +132,8 @@ def test_grad_probs():
     cases = []
     for y, labels, t, u in nodes():
         for k in range(3):
-            derivative = exact_difference(lambda y, labels=labels: rnnt_z(y, labels), y, (t, u, k), h=5)
-            cases.append((derivative, zero_outside(rnnt_alpha(y, labels)), zero_outside(rnnt_beta_beyond(y, labels)),
-                          zero_outside(labels, zero=-1), t, u, k))
+            cases.append((rnnt_grad_probs(y, labels, t, u, k), zero_outside(rnnt_alpha(y, labels)),
+                          zero_outside(rnnt_beta_beyond(y, labels)), zero_outside(labels, zero=-1), t, u, k))
     check_equation("eq-rnnt-grad-probs", lambda derivative, *_: derivative, rhs, cases)
 
 
@@ -162,7 +151,7 @@ def test_chain():
         slopes = slopes_in_logs(y, rnnt_paths(y, labels))
         derivative = np.empty(y.shape, dtype=object)
         for index in np.ndindex(y.shape):
-            derivative[index] = exact_difference(lambda y, labels=labels: rnnt_z(y, labels), y, index, h=5)
+            derivative[index] = rnnt_grad_probs(y, labels, *index)
         cases += [(slopes[index], zero_outside(derivative), rnnt_z(y, labels), zero_outside(y), *index)
                   for index in np.ndindex(y.shape)]
     check_equation("eq-rnnt-chain", lhs, rhs, cases)
@@ -177,17 +166,9 @@ def test_grad_log_probs():
     def rhs(derivative, occupancy, t, u, k):
         return -occupancy[t, u, k]
 
-    cases = []
-    for y, labels in INPUTS:
-        alpha, beta, z = rnnt_alpha(y, labels), zero_outside(rnnt_beta_beyond(y, labels)), rnnt_z(y, labels)
-        occupancy = y * Fraction(0)
-        for t, u in np.ndindex(y.shape[:2]):
-            occupancy[t, u, BLANK] = alpha[t, u] * y[t, u, BLANK] * beta[t + 1, u] / z
-            if u < len(labels):
-                occupancy[t, u, labels[u]] = alpha[t, u] * y[t, u, labels[u]] * beta[t, u + 1] / z
-        for index in np.ndindex(y.shape):
-            difference = exact_difference(lambda y, labels=labels: rnnt_z(y, labels), y, index, h=5)
-            cases.append((-y[index] / z * difference, zero_outside(occupancy), *index))
+    cases = [(-y[index] / rnnt_z(y, labels) * rnnt_grad_probs(y, labels, *index),
+              zero_outside(occupancy_by_formula(y, labels)), *index)
+             for y, labels in INPUTS for index in np.ndindex(y.shape)]
     check_equation("eq-rnnt-grad-log-probs", lhs, rhs, cases)
 
 
@@ -197,15 +178,7 @@ def test_occupancy_total():
     def rhs(T, U, V, occupancy):
         return sum(sum(sum(occupancy[t, u, k] for k in range(0, V)) for u in range(0, U + 1)) for t in range(0, T))
 
-    cases = []
-    for y, labels in INPUTS:
-        alpha, beta, z = rnnt_alpha(y, labels), rnnt_beta_beyond(y, labels), rnnt_z(y, labels)
-        occupancy = y * Fraction(0)
-        for t, u in np.ndindex(y.shape[:2]):
-            occupancy[t, u, BLANK] = alpha[t, u] * y[t, u, BLANK] * beta[t + 1, u] / z
-            if u < len(labels):
-                occupancy[t, u, labels[u]] = alpha[t, u] * y[t, u, labels[u]] * beta[t, u + 1] / z
-        cases.append((len(y), len(labels), 3, zero_outside(occupancy, zero=5)))
+    cases = [(len(y), len(labels), 3, zero_outside(occupancy_by_formula(y, labels), zero=5)) for y, labels in INPUTS]
     check_equation("eq-rnnt-occupancy-total", lambda T, U, *_: T + U, rhs, cases)
 
 
@@ -237,13 +210,13 @@ def test_normaliser():
         x = probabilities(seed, shape)
         c = 1 / x.sum(axis=-1)
         rational = field_grid("x", shape)
-        z = _enumerated(softmax(rational), labels)[0]
+        z = rnnt_z(softmax(rational), labels)
         slope = np.empty(shape, dtype=object)
         for index in np.ndindex(shape):
             slope[index] = x[index] * _at(z.diff(rational[index]), x.ravel())
         letters = ring_grid("s", (*shape[:2], V + 1))
         y = letters[..., :V] * letters[..., V:]
-        polynomial = sum(_product(y, entries) for entries in rnnt_paths(y, labels))
+        polynomial = rnnt_z(y, labels)
         values = np.concatenate([x, c[..., None]], axis=-1).ravel()
         by = np.empty(letters.shape, dtype=object)
         for index in np.ndindex(letters.shape):
@@ -272,7 +245,7 @@ def test_cleared():
 
         x = probabilities(seed, shape)
         rational = field_grid("x", shape)
-        z = _enumerated(softmax(rational), labels)[0]
+        z = rnnt_z(softmax(rational), labels)
         slope, by_x = np.empty(shape, dtype=object), np.empty(shape, dtype=object)
         for index in np.ndindex(shape):
             slope[index] = -x[index] * _at(z.diff(rational[index]) / z, x.ravel())
@@ -287,40 +260,11 @@ def _by_logit():
     for T, labels, V in GRIDS:
         x = field_grid("x", (T, len(labels) + 1, V))
         y = softmax(x)
-        z, occupancy, partial = _enumerated(y, labels)
-        gamma = occupancy.sum(axis=-1)
+        z, occupancy = rnnt_z(y, labels), rnnt_occupancy(y, labels)
+        alpha, beta, gamma = rnnt_alpha(y, labels), zero_outside(rnnt_beta_beyond(y, labels)), occupancy.sum(axis=-1)
         for t, u, k in np.ndindex(x.shape):
             derivative = -x[t, u, k] * z.diff(x[t, u, k]) / z
-            yield derivative, y, occupancy, gamma, *partial, z, labels, t, u, k
-
-
-def _enumerated(y, labels):
-    """Z, occupancies, and (alpha, beta) by enumeration of paths, for elements of a field."""
-    T, U = len(y), len(labels)
-    zero = y.flat[0] - y.flat[0]
-    z, occupancy = zero, np.full(y.shape, zero, dtype=object)
-    beginnings, endings = {}, {}
-    for entries in rnnt_paths(y, labels):
-        mass = _product(y, entries)
-        z = z + mass
-        for place, entry in enumerate(entries):
-            occupancy[entry] = occupancy[entry] + mass
-            beginnings.setdefault(entry[:2], set()).add(tuple(entries[:place]))
-            endings.setdefault(entry[:2], set()).add(tuple(entries[place:]))
-    alpha, beta = (np.full((T, U + 1), zero, dtype=object) for _ in range(2))
-    for node in np.ndindex(T, U + 1):
-        alpha[node] = sum((_product(y, piece) for piece in beginnings[node]), zero)
-        beta[node] = sum((_product(y, piece) for piece in endings[node]), zero)
-    column = np.full((1, U + 1), zero, dtype=object)
-    column[0, U] = zero + 1
-    return z, occupancy / z, (alpha, zero_outside(np.vstack([beta, column]), zero))
-
-
-def _product(y, entries):
-    result = y.flat[0] / y.flat[0]
-    for entry in entries:
-        result = result * y[entry]
-    return result
+            yield derivative, y, occupancy, gamma, alpha, beta, z, labels, t, u, k
 
 
 def _shares():
@@ -403,8 +347,8 @@ def _joiner():
     grid = field_grid("x", (T + len(labels) + 1, V))
     F, G = grid[:T], grid[T:]
     y = softmax(F[:, None] * G[None])
-    z, occupancy, _ = _enumerated(y, labels)
-    return F, G, y, z, occupancy, occupancy.sum(axis=-1), len(labels), T
+    occupancy = rnnt_occupancy(y, labels)
+    return F, G, y, rnnt_z(y, labels), occupancy, occupancy.sum(axis=-1), len(labels), T
 
 
 @pytest.mark.equation("eq-rnnt-grad-encoder")
@@ -465,7 +409,7 @@ class TanhJoiner:
         self.W, self.b = self.numbers((self.V, self.H)), self.numbers((self.V,))
         self.h = self.hidden(self.f, self.g)
         self.y = self.probabilities(self.h, self.W, self.b)
-        z, self.occupancy, _ = _enumerated(self.y, self.labels)
+        self.occupancy = rnnt_occupancy(self.y, self.labels)
         self.gamma = self.occupancy.sum(axis=-1)
         self.delta = self.y * self.gamma[..., None] - self.occupancy
 
@@ -483,8 +427,7 @@ class TanhJoiner:
         return softmax(self.each(self.mp.exp, h @ W.T + b))
 
     def loss(self, h, W, b):
-        y = self.probabilities(h, W, b)
-        return -self.mp.log(sum(_product(y, entries) for entries in rnnt_paths(y, self.labels)))
+        return -self.mp.log(rnnt_z(self.probabilities(h, W, b), self.labels))
 
     def slope(self, name, index):
         parts = {"f": self.f, "g": self.g, "W": self.W, "b": self.b}

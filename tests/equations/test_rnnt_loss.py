@@ -8,28 +8,11 @@ from math import comb, prod
 
 import numpy as np
 import pytest
-from brute_force import (
-    probabilities,
-    rnnt_alpha,
-    rnnt_beta,
-    rnnt_beta_beyond,
-    rnnt_mass,
-    rnnt_paths,
-    rnnt_z,
-)
+from brute_force import BLANK, probabilities, rnnt_alpha, rnnt_beta, rnnt_beta_beyond, rnnt_mass, rnnt_paths, rnnt_z
+from brute_force import RNNT_INPUTS as INPUTS
+from brute_force import rnnt_nodes as nodes
 
 from reference_impl.equations import check_equation, zero_outside
-
-# several labels, a repeat, more labels than frames, one frame, no label
-SHAPES = [(3, [1, 2]), (3, [2, 2]), (2, [1, 2, 1]), (1, [2]), (3, [])]
-INPUTS = [(probabilities(seed, (T, len(labels) + 1, 3)), labels) for seed, (T, labels) in enumerate(SHAPES)]
-BLANK = 0
-
-
-def nodes():
-    for y, labels in INPUTS:
-        for t, u in np.ndindex(y.shape[:2]):
-            yield y, labels, t, u
 
 
 @pytest.mark.equation("eq-rnnt-path-count")
