@@ -2,7 +2,11 @@
 
 import hypothesis
 import matplotlib
+import pytest
 import torch
+from implementations import TRITON_DEVICE
+
+from reference_impl.torch_impl import losses
 
 matplotlib.use("Agg")
 torch.set_num_threads(1)
@@ -10,3 +14,10 @@ torch.set_num_threads(1)
 # the same examples on every machine, and no deadline: a slow machine is not a wrong result
 hypothesis.settings.register_profile("book", deadline=None, derandomize=True, max_examples=40)
 hypothesis.settings.load_profile("book")
+
+
+@pytest.fixture
+def device(request, monkeypatch):
+    """Where a test's tensors go; ``backend="auto"`` is the kernels for "triton", tensor operations for the others."""
+    monkeypatch.setattr(losses, "_auto", lambda _: "triton" if request.param == "triton" else "torch")
+    return TRITON_DEVICE if request.param == "triton" else request.param

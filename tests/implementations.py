@@ -4,6 +4,7 @@
 respect to ``variable``, whichever implementation does the work.
 """
 
+import importlib.util
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,15 +22,29 @@ TORCH = {"ctc": torch_impl.ctc_loss, "rnnt": torch_impl.rnnt_loss}
 LATTICE = {"ctc": ctc_lattice, "rnnt": rnnt_lattice}
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no CUDA device")
-DEVICES = ["cpu", pytest.param("cuda", marks=needs_cuda)]
-BY_TORCH = ["torch", pytest.param("torch on cuda", marks=needs_cuda)]
-IMPLEMENTATIONS = ["explicit", "lattice", "batched", *BY_TORCH]
+needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
+# where the kernels run: on CUDA if there is any, else in Triton's interpreter
+TRITON_DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+BY_TENSOR_OPS = ["torch", pytest.param("torch on cuda", marks=needs_cuda)]
+BY_TRITON = pytest.param("triton", marks=needs_triton)
+# for tests of many batches: the interpreter takes a quarter of a second for each
+SLOWLY_BY_TRITON = BY_TRITON if TRITON_DEVICE == "cuda" else pytest.param("triton", marks=[needs_triton,
+                                                                                          pytest.mark.slow])
+IMPLEMENTATIONS = ["explicit", "lattice", "batched", *BY_TENSOR_OPS, BY_TRITON]
 # batched takes logits only
 IMPLEMENTATIONS_AND_VARIABLES = [
     *((name, variable) for name in ("explicit", "lattice", "torch") for variable in ("logits", "log_probs")),
     ("batched", "logits"),
     *(pytest.param("torch on cuda", variable, marks=needs_cuda) for variable in ("logits", "log_probs")),
+    *(pytest.param("triton", variable, marks=needs_triton) for variable in ("logits", "log_probs")),
 ]
+
+every_kind = pytest.mark.parametrize("kind", KINDS)
+# the tensor operations on the CPU and on CUDA, and the kernels; see the fixture `device` in conftest.py
+every_device = pytest.mark.parametrize(
+    "device", ["cpu", pytest.param("cuda", marks=needs_cuda), pytest.param("triton", marks=needs_triton)],
+    indirect=True)
+every_input = pytest.mark.parametrize("inputs", ["logits", "log_probs"])
 
 # arithmetic in float64 at sizes that can be enumerated: some hundred roundings of 1e-16
 EXACT = 1e-12
@@ -107,10 +122,21 @@ def random_scores(rng, kind, T, U, V):
     return rng.normal(size=(T, V) if kind == "ctc" else (T, U + 1, V))
 
 
+def total(kind, weights, targets, blank, semiring):
+    """Z on any semiring, from the alpha of the explicit recursion."""
+    module = EXPLICIT[kind]
+    a = module.alpha(weights, targets, blank=blank, semiring=semiring)
+    if kind == "ctc":
+        return module.total(a, semiring)
+    return module.total(a, weights, blank=blank, semiring=semiring)
+
+
 def evaluate(implementation, batch, variable="logits"):
     """Float64 losses (B,) and the gradient of their sum; padding belongs to the result."""
+    if implementation == "triton":
+        return _by_torch(batch, variable, TRITON_DEVICE, "triton")
     if implementation.startswith("torch"):
-        return _by_torch(batch, variable, "cuda" if implementation.endswith("cuda") else "cpu")
+        return _by_torch(batch, variable, "cuda" if implementation.endswith("cuda") else "cpu", "torch")
     if implementation == "batched":
         assert variable == "logits"
         return BATCHED[batch.kind](*_arguments(batch), blank=batch.blank)
@@ -121,12 +147,12 @@ def _arguments(batch):
     return batch.scores, batch.targets, batch.logit_lengths, batch.target_lengths
 
 
-def _by_torch(batch, variable, device):
+def _by_torch(batch, variable, device, backend):
     scores, targets, logit_lengths, target_lengths = (torch.tensor(argument, device=device)
                                                       for argument in _arguments(batch))
     scores.requires_grad_()
     losses = TORCH[batch.kind](scores, targets, logit_lengths, target_lengths, blank=batch.blank, reduction="none",
-                               inputs=variable)
+                               inputs=variable, backend=backend)
     losses.sum().backward()
     return losses.detach().cpu().numpy(), scores.grad.cpu().numpy()
 

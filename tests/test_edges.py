@@ -9,16 +9,17 @@ import pytest
 from enumeration import loss_and_grad_logits, loss_and_occupancy
 from implementations import (
     BATCHED,
-    BY_TORCH,
+    BY_TENSOR_OPS,
+    BY_TRITON,
     EXACT,
     EXPLICIT,
     IMPLEMENTATIONS,
     IMPLEMENTATIONS_AND_VARIABLES,
-    KINDS,
     Batch,
     assert_gradients,
     assert_losses,
     evaluate,
+    every_kind,
     one,
     pad,
     random_scores,
@@ -26,7 +27,6 @@ from implementations import (
 
 from reference_impl import log_softmax
 
-every_kind = pytest.mark.parametrize("kind", KINDS)
 every_implementation = pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 every_variable = pytest.mark.parametrize(("implementation", "variable"), IMPLEMENTATIONS_AND_VARIABLES)
 
@@ -141,7 +141,7 @@ def test_nan_is_an_error_in_numpy(kind, implementation, value):
 @pytest.mark.parametrize("variable", ["logits", "log_probs"])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("frame", [1, -1])
-@pytest.mark.parametrize("implementation", BY_TORCH)
+@pytest.mark.parametrize("implementation", [*BY_TENSOR_OPS, BY_TRITON])
 def test_nan_stays_inside_its_utterance_in_torch(kind, implementation, frame, value, variable):
     """In the middle, and in the last blank, where no later sum would turn +inf into NaN by itself."""
     rng = np.random.default_rng(0)
@@ -156,7 +156,7 @@ def test_nan_stays_inside_its_utterance_in_torch(kind, implementation, frame, va
 
 
 @every_kind
-@pytest.mark.parametrize("implementation", ["explicit", "lattice", *BY_TORCH])
+@pytest.mark.parametrize("implementation", ["explicit", "lattice", *BY_TENSOR_OPS, BY_TRITON])
 def test_positive_log_probs_are_scores(kind, implementation):
     """Weights above 1 are fine: the loss may be negative, the gradient stays -occupancy."""
     scores = 3 + random_scores(np.random.default_rng(3), kind, 4, 2, 3)
@@ -213,7 +213,7 @@ def test_rnnt_without_frames(implementation, B):
 
 
 @every_kind
-@pytest.mark.parametrize("implementation", ["batched", *BY_TORCH])
+@pytest.mark.parametrize("implementation", ["batched", *BY_TENSOR_OPS, BY_TRITON])
 def test_empty_batch(kind, implementation):
     full = one(random_scores(np.random.default_rng(0), kind, 3, 2, 4), [1, 2])
     losses, gradient = evaluate(implementation, full.first(0))

@@ -3,15 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from implementations import DEVICES, EXACT, pad, random_scores
+from implementations import EXACT, every_device, every_input, pad, random_scores
 
 from reference_impl import log_softmax, rnnt
 from reference_impl.torch_impl import RNNTLoss, rnnt_loss
 
 UTTERANCES = [(4, [1, 1, 2]), (3, [3]), (5, []), (1, [2, 1])]
 UPSTREAM = np.array([1.0, -2.0, 0.5, 3.0])
-every_device = pytest.mark.parametrize("device", DEVICES)
-every_input = pytest.mark.parametrize("inputs", ["logits", "log_probs"])
 
 
 def batch_of(inputs):

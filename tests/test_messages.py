@@ -7,6 +7,7 @@ a ValueError.
 import ast
 import traceback
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -180,9 +181,35 @@ CASES += [
 ]
 
 
+def where_triton(installed, call):
+    """As if triton were installed, or not, and its interpreter not asked for."""
+    with (patch.object(losses, "_has_triton", lambda: installed),
+          patch.object(losses, "_interprets_triton", lambda: False)):
+        return call()
+
+
+LOGITS = torch.zeros(3, 4, 5, requires_grad=True)
+CASES += [
+    (lambda: by_torch("ctc", LOGITS, overwrite_logits=True), ValueError,
+     "overwrite_logits = True and logits is a leaf; expected the output of an operation, whose memory nobody else "
+     "looks at"),
+    (lambda: by_torch("ctc", (LOGITS[:1] * 1.0).expand(3, 4, 5), overwrite_logits=True), ValueError,
+     "overwrite_logits = True and logits, of shape (3, 4, 5), has strides (0, 5, 1); expected elements that share no "
+     "memory"),
+    (lambda: where_triton(False, lambda: by_torch("ctc", backend="triton")), ValueError,
+     "backend = 'triton'; expected 'auto' or 'torch', for triton is not installed"),
+    (lambda: where_triton(True, lambda: by_torch("ctc", backend="triton")), ValueError,
+     "backend = 'triton'; expected 'auto' or 'torch' for logits on cpu, unless TRITON_INTERPRET=1 is set before triton "
+     "is imported"),
+    (lambda: torch.func.grad(lambda logits: by_torch("ctc", logits))(LOGITS.detach()), RuntimeError,
+     "ctc_loss was called inside a transform of torch.func (grad, vmap, ...), which it has no rule for; expected a "
+     "call outside, and torch.autograd"),
+]
+
+
 @pytest.mark.parametrize(("call", "error", "message"), CASES, ids=[message for *_, message in CASES])
 def test_message(call, error, message):
-    with pytest.raises((TypeError, ValueError)) as caught:
+    with pytest.raises((TypeError, ValueError, RuntimeError)) as caught:
         call()
     assert (type(caught.value), str(caught.value)) == (error, message)
 
@@ -200,7 +227,7 @@ def test_every_explicit_function_checks(kind, function):
 
 def test_backends_are_named():
     """The list of backends grows; the message names them all."""
-    with pytest.raises(ValueError, match="^backend = 'cuda'; expected one of 'auto', 'torch'"):
+    with pytest.raises(ValueError, match="^backend = 'cuda'; expected one of 'auto', 'torch', 'triton'"):
         by_torch("ctc", backend="cuda")
 
 

@@ -10,12 +10,21 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from implementations import IMPLEMENTATIONS, KINDS, assert_gradients, assert_losses, evaluate, pad, random_scores
+from implementations import (
+    BY_TENSOR_OPS,
+    SLOWLY_BY_TRITON,
+    assert_gradients,
+    assert_losses,
+    evaluate,
+    every_kind,
+    pad,
+    random_scores,
+)
 
 from reference_impl import log_softmax
 
-pytestmark = [pytest.mark.parametrize("implementation", IMPLEMENTATIONS)]
-every_kind = pytest.mark.parametrize("kind", KINDS)
+pytestmark = [pytest.mark.parametrize(
+    "implementation", ["explicit", "lattice", "batched", *BY_TENSOR_OPS, SLOWLY_BY_TRITON])]
 
 
 @st.composite

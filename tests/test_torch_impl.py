@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import torch
 from implementations import (
-    DEVICES,
     EXPLICIT,
-    KINDS,
     TORCH,
     assert_gradients,
     assert_losses,
+    every_device,
+    every_input,
+    every_kind,
     needs_cuda,
     one,
     pad,
@@ -23,10 +24,7 @@ from implementations import (
 
 from reference_impl import log_softmax
 from reference_impl.torch_impl import CTCLoss, RNNTLoss, ctc_loss
-
-every_kind = pytest.mark.parametrize("kind", KINDS)
-every_device = pytest.mark.parametrize("device", DEVICES)
-every_input = pytest.mark.parametrize("inputs", ["logits", "log_probs"])
+from reference_impl.torch_impl import losses as losses_module
 
 INF, NAN = float("inf"), float("nan")
 
@@ -61,6 +59,12 @@ def losses_and_gradient(kind, batch, upstream=None, device="cpu", **options):
     return losses.detach().cpu().numpy(), arguments[0].grad.cpu().numpy()
 
 
+def gradcheck(function, scores, **tolerances):
+    """Every entry by itself; in Triton's interpreter, which takes half a second for a loss, along random directions."""
+    interpreted = losses_module._interprets_triton() and losses_module._auto(scores.device.type) == "triton"
+    return torch.autograd.gradcheck(function, scores, fast_mode=interpreted, **tolerances)
+
+
 class TestDerivatives:
     @every_device
     @every_input
@@ -72,7 +76,7 @@ class TestDerivatives:
         def losses(scores):
             return TORCH[kind](scores, *rest, reduction="none", inputs=inputs)
 
-        assert torch.autograd.gradcheck(losses, scores, eps=1e-6, atol=1e-7)
+        assert gradcheck(losses, scores, eps=1e-6, atol=1e-7)
 
     @every_device
     @every_kind
@@ -84,7 +88,7 @@ class TestDerivatives:
         def loss(x):
             return (weights * TORCH[kind](torch.tanh(x) * 3, *rest, reduction="none")).sum() ** 2
 
-        assert torch.autograd.gradcheck(loss, scores, eps=1e-6, atol=1e-5)
+        assert gradcheck(loss, scores, eps=1e-6, atol=1e-5)
 
     @every_device
     @pytest.mark.parametrize("blank", [0, 2])
@@ -268,14 +272,14 @@ class TestOptions:
     def test_modules(self, kind):
         """Same numbers as the functions; the options show in the printed form and survive pickling with a model."""
         options = {"blank": 3, "reduction": "sum", "zero_infinity": True, "inputs": "log_probs", "backend": "torch",
-                   "validate": False}
+                   "validate": False, "overwrite_logits": False}
         module = {"ctc": CTCLoss, "rnnt": RNNTLoss}[kind]
         batch = one(random_scores(np.random.default_rng(0), kind, 4, 2, 4), [0, 2], blank=3)
         arguments = tensors(batch)
         assert torch.equal(module(**options)(*arguments), TORCH[kind](*arguments, **options))
         assert repr(module(**options)) == (
             f"{module.__name__}(blank=3, reduction='sum', zero_infinity=True, inputs='log_probs', backend='torch', "
-            f"validate=False{', fastemit_lambda=0.0, clamp=None' if kind == 'rnnt' else ''})")
+            f"validate=False, overwrite_logits=False{', fastemit_lambda=0.0, clamp=None' if kind == 'rnnt' else ''})")
         assert torch.equal(module()(*tensors(ragged(kind))), TORCH[kind](*tensors(ragged(kind))))
         assert not list(module().parameters())
 
@@ -361,6 +365,87 @@ class TestTypesAndLayouts:
         logits.mul_(2.0)
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             loss.backward()
+
+    @every_device
+    @every_input
+    @every_kind
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
+    def test_overwritten_logits(self, kind, inputs, dtype, device):
+        """The same gradient, in the memory of the logits, NaN padding and impossible utterances included."""
+        scores, *rest = tensors(with_impossible(kind), device, dtype)
+        expected, = torch.autograd.grad(TORCH[kind](scores, *rest, inputs=inputs, reduction="sum"), scores)
+        logits = scores * 1.0
+        memory = logits.data_ptr()
+        logits.register_hook(lambda gradient: received.append(gradient))
+        received = []
+        TORCH[kind](logits, *rest, inputs=inputs, reduction="sum", overwrite_logits=True).backward()
+        gradient, = received
+        assert gradient.data_ptr() == memory
+        assert torch.equal(gradient, expected)
+        assert torch.equal(logits.detach(), expected)
+
+    @every_device
+    @every_kind
+    def test_overwritten_logits_are_noticed(self, kind, device):
+        """A second backward, and whoever else saved the logits, get autograd's error, no wrong number."""
+        scores, *rest = tensors(ragged(kind), device)
+        loss = TORCH[kind](scores * 1.0, *rest, overwrite_logits=True)
+        loss.backward(retain_graph=True)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+        logits = torch.tanh(scores)  # tanh needs its output for its own backward pass
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            TORCH[kind](logits, *rest, overwrite_logits=True).backward()
+
+    @every_kind
+    def test_what_may_not_be_overwritten(self, kind):
+        """A leaf is the caller's; elements that share memory cannot hold different gradients."""
+        scores, *rest = tensors(ragged(kind))
+        with pytest.raises(ValueError, match="overwrite_logits = True and logits is a leaf"):
+            TORCH[kind](scores, *rest, overwrite_logits=True)
+        shared = (scores[:1] * 1.0).expand(3, *scores.shape[1:])
+        with pytest.raises(ValueError, match="expected elements that share no memory"):
+            TORCH[kind](shared, *rest, overwrite_logits=True)
+        transposed = (scores * 1.0).movedim(-1, 0).contiguous().movedim(0, -1)
+        TORCH[kind](transposed, *rest, overwrite_logits=True).backward()
+        expected, = torch.autograd.grad(TORCH[kind](scores, *rest), scores)
+        torch.testing.assert_close(scores.grad, expected, rtol=0, atol=1e-12)
+
+    @every_device
+    @every_kind
+    def test_autocast(self, kind, device):
+        """Autocast changes nothing: logits are taken in the type they have, and the lattice in its own."""
+        scores, *rest = tensors(ragged(kind), device, torch.float32)
+        plain = TORCH[kind](scores, *rest)
+        with torch.autocast(device, dtype=torch.bfloat16):
+            loss = TORCH[kind](scores, *rest)
+        assert loss.dtype == torch.float32
+        assert torch.equal(loss, plain)
+
+    @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # torch itself does it
+    @every_kind
+    def test_torch_compile(self, kind):
+        """Compiled code calls the loss as it is, between two graphs; with ``fullgraph=True`` it says that it cannot."""
+        scores, *rest = tensors(ragged(kind))
+
+        def step(scores):
+            return TORCH[kind](scores * 2.0, *rest) * 3.0
+
+        loss = torch.compile(step, backend="eager")(scores)
+        gradient, = torch.autograd.grad(loss, scores)
+        expected, = torch.autograd.grad(step(scores), scores)
+        assert torch.equal(loss, step(scores))
+        torch.testing.assert_close(gradient, expected, rtol=0, atol=1e-12)
+        torch._dynamo.reset()
+        with pytest.raises(torch._dynamo.exc.Unsupported):
+            torch.compile(step, backend="eager", fullgraph=True)(scores)
+
+    @every_kind
+    def test_torch_func(self, kind):
+        """`torch.func` needs rules that the losses do not have, and they say so."""
+        scores, *rest = tensors(ragged(kind))
+        with pytest.raises(RuntimeError, match=f"{kind}_loss was called inside a transform of torch.func"):
+            torch.func.grad(lambda scores: TORCH[kind](scores, *rest))(scores.detach())
 
     @needs_cuda
     @every_kind

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
+import importlib.util
+import os
+
 import torch
 from torch import nn
 
 from .. import _validation
-from . import tensor_ops
 
 __all__ = ["CTCLoss", "RNNTLoss", "ctc_loss", "rnnt_loss"]
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-_BACKENDS = {"torch": tensor_ops}
+_BACKENDS = {"torch": ".tensor_ops", "triton": ".triton_backend"}
 _REDUCTIONS = {"none": lambda losses: losses, "sum": torch.sum, "mean": torch.mean}
 
 
+@torch.compiler.disable
 def ctc_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reduction="mean", zero_infinity=False,
-             inputs="logits", backend="auto", validate=True):
+             inputs="logits", backend="auto", validate=True, overwrite_logits=False):
     """CTC loss -log Z in nats, with autograd.
 
     The positional order is that of ``torch.nn.functional.ctc_loss``, but this one is batch first, takes logits, and its
@@ -36,10 +41,17 @@ def ctc_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reducti
         Loss 0 instead of ``inf`` where no alignment exists; the gradient is 0 there in any case.
     inputs : "logits" | "log_probs"
         "log_probs" takes any scores as they are, normalised or not: the gradient is -occupancy.
-    backend : "auto" | "torch"
+    backend : "auto" | "torch" | "triton"
+        "torch" is made of tensor operations and runs wherever torch does. "triton" has kernels of its own, for CUDA
+        (and for the CPU in Triton's interpreter, ``TRITON_INTERPRET=1``, which is for tests and study). "auto" takes
+        "triton" for logits on CUDA where it is installed, else "torch". The numbers are the same up to rounding.
     validate : bool
         False skips the checks of values, which would make a GPU wait. A bad label or length then makes the loss of
         its own utterance NaN, and so the gradient of whatever frames it has; other utterances are not touched.
+    overwrite_logits : bool
+        True writes the gradient over the logits when ``backward`` runs, instead of into memory of its own. The logits
+        must be the output of some operation, not a leaf, and their elements must not share memory. Whatever needs
+        them afterwards, a second backward included, raises autograd's error about an inplace operation.
 
     Returns
     -------
@@ -61,11 +73,13 @@ def ctc_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reducti
     (0.75, [[[1.0, -1.0], [1.0, -1.0]]])
     """
     return _loss("ctc", logits, targets, logit_lengths, target_lengths, blank, reduction, zero_infinity, inputs,
-                 backend, validate)
+                 backend, validate, overwrite_logits)
 
 
+@torch.compiler.disable
 def rnnt_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reduction="mean", zero_infinity=False,
-              inputs="logits", backend="auto", validate=True, fastemit_lambda=0.0, clamp=None):
+              inputs="logits", backend="auto", validate=True, overwrite_logits=False, fastemit_lambda=0.0,
+              clamp=None):
     """RNN-T loss -log Z in nats, with autograd.
 
     Parameters
@@ -74,7 +88,7 @@ def rnnt_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reduct
         Unnormalised scores, or log-probs with ``inputs="log_probs"``; ``-inf`` masks an entry.
     logit_lengths : (B,) tensor
         1 <= length <= T.
-    targets, target_lengths, blank, reduction, zero_infinity, inputs, backend, validate
+    targets, target_lengths, blank, reduction, zero_infinity, inputs, backend, validate, overwrite_logits
         As for :func:`ctc_loss`; so are what is returned and what is raised.
     fastemit_lambda : float >= 0
         Multiplies the posteriors of the label arcs by 1 + lambda in the backward pass, before the log-softmax (Yu et
@@ -97,22 +111,69 @@ def rnnt_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reduct
     if clamp is not None:
         clamp = _validation.check_real("clamp", clamp, "a finite number > 0, or None", lambda value: value > 0)
     return _loss("rnnt", logits, targets, logit_lengths, target_lengths, blank, reduction, zero_infinity, inputs,
-                 backend, validate, fastemit_lambda, clamp)
+                 backend, validate, overwrite_logits, fastemit_lambda, clamp)
 
 
 def _loss(kind, logits, targets, logit_lengths, target_lengths, blank, reduction, zero_infinity, inputs, backend,
-          validate, *options):
+          validate, overwrite_logits, *options):
+    if torch._C._are_functorch_transforms_active():
+        raise RuntimeError(f"{kind}_loss was called inside a transform of torch.func (grad, vmap, ...), which it has "
+                           "no rule for; expected a call outside, and torch.autograd")
     _validation.check_choice("reduction", reduction, tuple(_REDUCTIONS))
     _validation.check_choice("inputs", inputs, ("logits", "log_probs"))
     _validation.check_choice("backend", backend, ("auto", *_BACKENDS))
     targets, logit_lengths, target_lengths, blank = _check(
         kind, logits, targets, logit_lengths, target_lengths, blank, validate)
-    implementation = _BACKENDS["torch" if backend == "auto" else backend]
+    if overwrite_logits:
+        _check_overwritable(logits)
+    implementation = _implementation(backend, logits.device.type)
     apply = {"ctc": implementation.CTC, "rnnt": implementation.RNNT}[kind].apply
-    losses = apply(logits, targets, logit_lengths, target_lengths, blank, inputs == "logits", *options)
+    losses = apply(logits, targets, logit_lengths, target_lengths, blank, inputs == "logits", bool(overwrite_logits),
+                   *options)
     if zero_infinity:
         losses = torch.where(losses == torch.inf, 0.0, losses)
     return _REDUCTIONS[reduction](losses)
+
+
+def _implementation(backend, device):
+    """The module of a backend that can run on a type of device."""
+    if backend == "auto":
+        backend = _auto(device)
+    if backend == "triton":
+        if not _has_triton():
+            raise ValueError("backend = 'triton'; expected 'auto' or 'torch', for triton is not installed")
+        if device != "cuda" and not _interprets_triton():
+            raise ValueError(f"backend = 'triton'; expected 'auto' or 'torch' for logits on {device}, "
+                             "unless TRITON_INTERPRET=1 is set before triton is imported")
+    return importlib.import_module(_BACKENDS[backend], __package__)
+
+
+def _auto(device):
+    return "triton" if device == "cuda" and _has_triton() and not _interprets_triton() else "torch"
+
+
+@functools.cache
+def _has_triton():
+    return importlib.util.find_spec("triton") is not None
+
+
+def _interprets_triton():
+    return os.environ.get("TRITON_INTERPRET", "0") == "1"
+
+
+def _check_overwritable(logits):
+    """Raises unless the gradient may take the memory of the logits."""
+    if logits.is_leaf and logits.requires_grad:
+        raise ValueError("overwrite_logits = True and logits is a leaf; expected the output of an operation, "
+                         "whose memory nobody else looks at")
+    strides = sorted(zip(logits.stride(), logits.shape, strict=True))
+    span = 1
+    for stride, size in strides:
+        if size > 1:
+            if stride < span:
+                raise ValueError(f"overwrite_logits = True and logits, of shape {tuple(logits.shape)}, has strides "
+                                 f"{logits.stride()}; expected elements that share no memory")
+            span += stride * (size - 1)
 
 
 def _check(kind, logits, targets, logit_lengths, target_lengths, blank, validate):
@@ -166,9 +227,9 @@ class CTCLoss(_Loss):
     """
 
     def __init__(self, *, blank=0, reduction="mean", zero_infinity=False, inputs="logits", backend="auto",
-                 validate=True):
+                 validate=True, overwrite_logits=False):
         super().__init__(blank=blank, reduction=reduction, zero_infinity=zero_infinity, inputs=inputs, backend=backend,
-                         validate=validate)
+                         validate=validate, overwrite_logits=overwrite_logits)
 
     def forward(self, logits, targets, logit_lengths, target_lengths):
         return ctc_loss(logits, targets, logit_lengths, target_lengths, **self.options)
@@ -185,9 +246,10 @@ class RNNTLoss(_Loss):
     """
 
     def __init__(self, *, blank=0, reduction="mean", zero_infinity=False, inputs="logits", backend="auto",
-                 validate=True, fastemit_lambda=0.0, clamp=None):
+                 validate=True, overwrite_logits=False, fastemit_lambda=0.0, clamp=None):
         super().__init__(blank=blank, reduction=reduction, zero_infinity=zero_infinity, inputs=inputs, backend=backend,
-                         validate=validate, fastemit_lambda=fastemit_lambda, clamp=clamp)
+                         validate=validate, overwrite_logits=overwrite_logits, fastemit_lambda=fastemit_lambda,
+                         clamp=clamp)
 
     def forward(self, logits, targets, logit_lengths, target_lengths):
         return rnnt_loss(logits, targets, logit_lengths, target_lengths, **self.options)

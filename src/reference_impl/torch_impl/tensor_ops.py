@@ -7,44 +7,20 @@ computed in ``backward``, when the upstream gradient is known. Arguments come ch
 
 from __future__ import annotations
 
-import functools
-
 import torch
+
+from .once_differentiable import once_differentiable
 
 __all__ = ["CTC", "RNNT"]
 
 _LATTICE = torch.float64
 
 
-class _NoSecondDerivative(torch.autograd.Function):
-    """The first argument, as something that depends on the others in a way that cannot be differentiated."""
-
-    @staticmethod
-    def forward(ctx, gradient, *depends_on):
-        return gradient.view_as(gradient)
-
-    @staticmethod
-    def backward(ctx, upstream):
-        raise RuntimeError("the second derivative of ctc_loss and rnnt_loss is not implemented")
-
-
-def _once_differentiable(backward):
-    """Like torch's, which takes a gradient for a constant when the *upstream* gradient is one; this one never does."""
-    @functools.wraps(backward)
-    def wrapper(ctx, upstream):
-        with torch.no_grad():
-            gradient, *others = backward(ctx, upstream)
-        if torch.is_grad_enabled():
-            gradient = _NoSecondDerivative.apply(gradient, ctx.saved_tensors[0], upstream)
-        return gradient, *others
-    return wrapper
-
-
 class CTC(torch.autograd.Function):
     """Losses (B,) of logits (B, T, V), or of log-probs if ``normalise`` is False."""
 
     @staticmethod
-    def forward(ctx, logits, targets, logit_lengths, target_lengths, blank, normalise):
+    def forward(ctx, logits, targets, logit_lengths, target_lengths, blank, normalise, overwrite):
         B, T, V = logits.shape
         labels, T_of, U_of, usable = _usable(targets, logit_lengths, target_lengths, T, V, blank, least_frames=0)
         extended = labels.new_full((B, 2 * labels.shape[1] + 1), blank)
@@ -65,21 +41,21 @@ class CTC(torch.autograd.Function):
         where = ((T_of - 1).clamp(min=0).expand(2, B), utterance.expand(2, B), ending_states)
         # exp(-inf - 0) where nothing ends or no alignment exists: no occupancy starts there
         terminal.index_put_(where, (ending - log_z.masked_fill(log_z == -torch.inf, 0.0)).exp(), accumulate=True)
-        ctx.normalise = normalise
+        ctx.normalise, ctx.overwrite = normalise, overwrite
         ctx.save_for_backward(logits, peak, mass, extended, T_of, log_z, shares, terminal)
         return (0.0 - log_z).to(_compute_dtype(logits))
 
     @staticmethod
-    @_once_differentiable
+    @once_differentiable
     def backward(ctx, upstream):
         logits, peak, mass, extended, T_of, log_z, shares, terminal = ctx.saved_tensors
         B, T, _ = logits.shape
         upstream, flows = _upstream(upstream, log_z)
         occupancy = _ctc_backward(shares, terminal)[:T].transpose(0, 1) * upstream[:, None, None]
-        grad = _scaled_softmax(logits, peak, mass, upstream[:, None].expand(B, T), ctx.normalise)
+        grad = _scaled_softmax(logits, peak, mass, upstream[:, None].expand(B, T), ctx)
         grad.scatter_add_(2, extended[:, None].expand(B, T, -1), -occupancy.to(grad.dtype))
         grad.masked_fill_(~(_in_use(T_of, T) & flows[:, None])[..., None], 0.0)
-        return grad.to(logits.dtype), None, None, None, None, None
+        return _handed_back(grad, logits, ctx.overwrite), *[None] * 6
 
 
 class RNNT(torch.autograd.Function):
@@ -89,7 +65,8 @@ class RNNT(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, logits, targets, logit_lengths, target_lengths, blank, normalise, fastemit_lambda, clamp):
+    def forward(ctx, logits, targets, logit_lengths, target_lengths, blank, normalise, overwrite, fastemit_lambda,
+                clamp):
         B, T, rows, V = logits.shape
         labels, T_of, U_of, usable = _usable(targets, logit_lengths, target_lengths, T, V, blank, least_frames=1)
         frame = _in_use(T_of, T)[:, :, None]
@@ -109,12 +86,13 @@ class RNNT(torch.autograd.Function):
         log_z = (alphas[last_node] + last_blank).masked_fill(~usable, torch.nan)
         terminal = torch.zeros_like(alphas)
         terminal[last_node] = (log_z != -torch.inf).to(_LATTICE)
-        ctx.blank, ctx.normalise, ctx.fastemit_lambda, ctx.clamp = blank, normalise, fastemit_lambda, clamp
+        ctx.blank, ctx.normalise, ctx.overwrite = blank, normalise, overwrite
+        ctx.fastemit_lambda, ctx.clamp = fastemit_lambda, clamp
         ctx.save_for_backward(logits, peak, mass, labels, T_of, U_of, log_z, blank_shares, label_shares, terminal)
         return (0.0 - log_z).to(_compute_dtype(logits))
 
     @staticmethod
-    @_once_differentiable
+    @once_differentiable
     def backward(ctx, upstream):
         logits, peak, mass, labels, T_of, U_of, log_z, blank_shares, label_shares, terminal = ctx.saved_tensors
         B, T, rows, _ = logits.shape
@@ -124,7 +102,7 @@ class RNNT(torch.autograd.Function):
         e_label = e_label * (1.0 + ctx.fastemit_lambda)
         if ctx.clamp is None:
             e_blank, e_label = e_blank * upstream[:, None, None], e_label * upstream[:, None, None]
-        grad = _scaled_softmax(logits, peak, mass, e_blank + e_label, ctx.normalise)
+        grad = _scaled_softmax(logits, peak, mass, e_blank + e_label, ctx)
         grad[..., ctx.blank] -= e_blank.to(grad.dtype)
         index = labels[:, None, :, None].expand(B, T, rows - 1, 1)
         grad[:, :, :-1].scatter_add_(3, index, -e_label[:, :, :-1, None].to(grad.dtype))
@@ -132,7 +110,7 @@ class RNNT(torch.autograd.Function):
             grad.clamp_(-ctx.clamp, ctx.clamp).mul_(upstream.to(grad.dtype)[:, None, None, None])
         in_use = _in_use(T_of, T)[:, :, None] & _in_use(U_of + 1, rows)[:, None]
         grad.masked_fill_(~(in_use & flows[:, None, None])[..., None], 0.0)
-        return grad.to(logits.dtype), None, None, None, None, None, None, None
+        return _handed_back(grad, logits, ctx.overwrite), *[None] * 8
 
 
 def _compute_dtype(logits):
@@ -185,12 +163,28 @@ def _upstream(upstream, log_z):
     return upstream.masked_fill(~flows, 0.0), flows
 
 
-def _scaled_softmax(logits, peak, mass, scale, normalise):
-    """softmax * scale, or zeros for scores taken as they are: the first term of the gradient."""
-    if not normalise:
-        return torch.zeros_like(logits, dtype=_compute_dtype(logits), memory_format=torch.contiguous_format)
-    grad = (logits.to(_compute_dtype(logits)) - peak[..., None]).exp_()
-    return grad.mul_((scale / mass).to(grad.dtype)[..., None])
+def _scaled_softmax(logits, peak, mass, scale, ctx):
+    """softmax * scale, or zeros for scores taken as they are: the first term of the gradient.
+
+    In the memory of the logits if that may be overwritten and has the type to compute in.
+    """
+    dtype = _compute_dtype(logits)
+    grad = logits.detach() if ctx.overwrite and logits.dtype == dtype else None
+    if not ctx.normalise:
+        return (torch.empty(logits.shape, dtype=dtype, device=logits.device) if grad is None else grad).zero_()
+    grad = logits.to(dtype) - peak[..., None] if grad is None else grad.sub_(peak[..., None])
+    return grad.exp_().mul_((scale / mass).to(dtype)[..., None])
+
+
+def _handed_back(grad, logits, overwrite):
+    """The gradient in the type of the logits; if it takes their memory, autograd is told that they have changed."""
+    if not overwrite:
+        return grad.to(logits.dtype)
+    changed = logits.detach()
+    if grad.data_ptr() != changed.data_ptr():
+        changed.copy_(grad)
+    torch.autograd.graph.increment_version(logits)
+    return changed
 
 
 def _ctc_forward(emission, extended):

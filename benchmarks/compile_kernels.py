@@ -1,0 +1,132 @@
+"""What the compiler makes of the Triton kernels for a Hopper GPU (sm_90), on any machine: no GPU is needed or asked.
+
+    python benchmarks/compile_kernels.py           # prints a table, writes data/kernels_sm90.json
+
+The launches are those of a real forward and backward pass, recorded instead of run, so each kernel is compiled with the
+types, alignments and options that it would have. Registers, stack and shared memory are read off the machine code;
+bytes of stack are spilled registers, which cost time. The widest access tells whether rows of an odd size still move 16
+bytes at a time.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+os.environ["TRITON_INTERPRET"] = "0"  # read when triton is imported: this is about compiled kernels
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from reference_impl.torch_impl import triton_backend, triton_lattice, triton_rows
+
+TARGET = GPUTarget("cuda", 90, 32)
+TYPES = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.float32: "fp32", torch.float64: "fp64",
+         torch.int32: "i32", torch.int64: "i64"}
+CASES = [("rnnt", "bf16", 100, 1024), ("rnnt", "bf16", 100, 1025), ("rnnt", "fp32", 100, 1024),
+         ("rnnt", "fp32", 40, 29), ("rnnt", "fp64", 100, 1024), ("rnnt", "bf16", 2048, 50000),
+         ("ctc", "fp32", 150, 1024), ("ctc", "fp32", 100, 64), ("ctc", "bf16", 150, 1025), ("ctc", "fp64", 150, 1024),
+         ("ctc", "fp32", 2048, 50001)]
+
+
+class Recorder:
+    """Stands in for a kernel, and keeps what it was launched with."""
+
+    def __init__(self, kernel, launches):
+        self.kernel, self.launches = kernel, launches
+
+    def __getitem__(self, grid):
+        return lambda *args, **kwargs: self.launches.append((self.kernel, args, kwargs))
+
+
+def launches(kind, dtype, U, V):
+    """The kernels of one step forward and back on two utterances of two frames, with their arguments."""
+    recorded, originals = [], []
+    for module in (triton_rows, triton_lattice):
+        for name in module.__all__:
+            originals.append((module, name, getattr(module, name)))
+            setattr(module, name, Recorder(getattr(module, name), recorded))
+    try:
+        dtype = {name: dtype for dtype, name in TYPES.items()}[dtype]
+        shape = (2, 2, V) if kind == "ctc" else (2, 2, U + 1, V)
+        logits = torch.zeros(shape, dtype=dtype, requires_grad=True)
+        function, options = {"ctc": (triton_backend.CTC, ()), "rnnt": (triton_backend.RNNT, (0.0, None))}[kind]
+        lengths = torch.ones(2, U, dtype=torch.int64), torch.tensor([2, 2]), torch.tensor([U, U])
+        function.apply(logits, *lengths, 0, True, False, *options).sum().backward()
+    finally:
+        for module, name, kernel in originals:
+            setattr(module, name, kernel)
+    return recorded
+
+
+def compiled(kernel, args, kwargs):
+    """A recorded launch as Triton would compile it: 1 is a constant, a multiple of 16 is known to be one."""
+    names = kernel.arg_names
+    given = dict(zip(names, args, strict=False)) | {name: kwargs[name] for name in names if name in kwargs}
+    signature, constants, attributes = {}, {}, {}
+    for i, name in enumerate(names):
+        value = given[name]
+        if isinstance(value, torch.Tensor):
+            signature[name] = "*" + TYPES[value.dtype]
+            if value.data_ptr() % 16 == 0:
+                attributes[i,] = [["tt.divisibility", 16]]
+        elif isinstance(value, int) and not isinstance(value, bool) and value != 1 and i < len(args):
+            signature[name] = "i32" if abs(value) < 2**31 else "i64"
+            if value % 16 == 0:
+                attributes[i,] = [["tt.divisibility", 16]]
+        else:
+            signature[name] = "constexpr"
+            constants[i,] = value
+    options = {name: value for name, value in kwargs.items() if name not in names}
+    return triton.compile(ASTSource(kernel, signature, constants, attributes), target=TARGET, options=options)
+
+
+def resources(kernel):
+    """Registers, stack and shared bytes from the machine code; the widest access to memory from the PTX."""
+    cuobjdump = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(kernel.asm["cubin"])
+        file.flush()
+        done = subprocess.run([cuobjdump, "-res-usage", file.name], capture_output=True, text=True, check=True)
+    registers, stack, shared = map(int, re.search(r"REG:(\d+) STACK:(\d+) SHARED:(\d+)", done.stdout).groups())
+    ptx = kernel.asm["ptx"]
+    widths = {kind: max((int(vector or 1) * int(bits) // 8 for vector, bits
+                         in re.findall(rf"{kind}\.global(?:\.\w+)*?(?:\.v(\d))?\.b(\d+)", ptx)), default=0)
+              for kind in ("ld", "st")}
+    return {"registers": registers, "stack_bytes": stack, "shared_bytes": shared, "widest_load_bytes": widths["ld"],
+            "widest_store_bytes": widths["st"], "prefetches": "cp.async" in ptx}
+
+
+def rows(cases):
+    for kind, dtype, U, V in cases:
+        for kernel, args, kwargs in launches(kind, dtype, U, V):
+            yield {"loss": kind, "dtype": dtype, "U": U, "V": V, "kernel": kernel.__name__,
+                   "warps": kwargs.get("num_warps", 4), **resources(compiled(kernel, args, kwargs))}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent.parent / "data" / "kernels_sm90.json")
+    options = parser.parse_args()
+    print("loss  dtype     U      V  kernel          warps  registers  spilled bytes  shared bytes  widest load  store")
+    table = []
+    for row in rows(CASES):
+        table.append(row)
+        print(f"{row['loss']:5} {row['dtype']:5} {row['U']:5} {row['V']:6}  {row['kernel']:15} {row['warps']:5} "
+              f"{row['registers']:10} {row['stack_bytes']:14} {row['shared_bytes']:13} {row['widest_load_bytes']:12} "
+              f"{row['widest_store_bytes']:6}")
+    result = {"what": "the Triton kernels compiled for sm_90, read off the machine code",
+              "date": datetime.now(UTC).date().isoformat(),
+              "versions": {"torch": torch.__version__, "triton": triton.__version__}, "rows": table}
+    options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    print(f"written: {options.output}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""The Triton backend: both losses as autograd.Functions that launch the kernels of ``triton_rows`` and ``_lattice``.
+
+Forward reads the logits once and runs the lattice; backward runs the occupancies back, reads the logits once more and
+writes the gradient, into memory of its own or over the logits. Every tensor is laid out here, and no kernel waits for
+the host, so a step can be captured in a CUDA graph. With ``TRITON_INTERPRET=1`` the same kernels run on the CPU.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from . import triton_lattice, triton_rows
+from .once_differentiable import once_differentiable
+
+__all__ = ["CTC", "RNNT"]
+
+_TILE = 16384  # bytes of logits that one program has at a time
+_STAGES = 4  # steps of the lattice whose weights are on their way while one is computed
+
+
+def _compute(logits):
+    """Types of what is computed beside the logits: float32 for half and single precision, float64 for double."""
+    return (torch.float64, tl.float64) if logits.dtype == torch.float64 else (torch.float32, tl.float32)
+
+
+def _rows_options(logits, out_strides, labels=1):
+    """How a program takes its rows: BLOCK logits of each at a time, CHUNKS times, and a 16-byte access at least.
+
+    EDGES: rows of an odd size begin anywhere, and unaligned accesses are of 2 or 4 bytes. So each row is handled from
+    its first multiple of 16 bytes to its last, and what sticks out on both sides apart.
+    """
+    V, vector = logits.shape[-1], 16 // logits.element_size()
+    contiguous = logits.stride() == out_strides and logits.stride(-1) == 1
+    edges = contiguous and V % vector != 0 and V >= 16 * vector and logits.data_ptr() % 16 == 0
+    tile = _TILE // max(logits.element_size(), 4)  # half precision is computed in float32
+    block = min(triton.next_power_of_2(max(V // vector * vector if edges else V, 1)), tile)
+    return {"CHUNKS": triton.cdiv(V, block), "BLOCK": block, "VECTOR": vector, "EDGES": edges,
+            "num_warps": min(max(block // 256, labels // 256, 1), 8), "enable_fp_fusion": True}
+
+
+def _several_rows(logits, out_strides):
+    """The same for programs that take several rows: small rows together, so that there is something to do."""
+    options = _rows_options(logits, out_strides)
+    rows = min(max(1, 4096 // options["BLOCK"]), 32)
+    words = rows * options["BLOCK"] * max(logits.element_size(), 4) // 4
+    return {**options, "ROWS": rows, "num_warps": min(max(words // (1024 if rows <= 4 else 512), 1), 8)}
+
+
+def _lattice_options(lanes, compute):
+    """One program has all lanes of an utterance: two lanes a thread, and four where even 32 warps are not enough."""
+    block = max(triton.next_power_of_2(lanes), 32)
+    return {"BLOCK": block, "COMPUTE": compute, "STAGES": _STAGES if block <= 2048 else 1,
+            "num_warps": min(max(block // 64, 1), 32), "enable_fp_fusion": True}
+
+
+def _contiguous_strides(shape):
+    strides = [1]
+    for size in reversed(shape[1:]):
+        strides.append(strides[-1] * max(size, 1))
+    return tuple(reversed(strides))
+
+
+class RNNT(torch.autograd.Function):
+    """Losses (B,) of logits (B, T, U+1, V), or of log-probs if ``normalise`` is False."""
+
+    @staticmethod
+    def forward(ctx, logits, targets, logit_lengths, target_lengths, blank, normalise, overwrite, fastemit_lambda,
+                clamp):
+        B, T, U1, V = logits.shape
+        dtype, compute = _compute(logits)
+        nodes = B, T + U1 - 1, U1
+
+        def per_node(kind=dtype):
+            return torch.empty(nodes, dtype=kind, device=logits.device)
+
+        targets, logit_lengths, target_lengths = _dense(targets, logit_lengths, target_lengths)
+        peaks, masses = (per_node(), per_node()) if normalise else (None, None)
+        weights = per_node(), per_node(torch.int32), per_node(), per_node(torch.int32)
+        blank_share, label_share = per_node(), per_node()
+        log_z = torch.empty(B, dtype=torch.float64, device=logits.device)
+        losses = torch.empty(B, dtype=dtype, device=logits.device)
+        if B:
+            options = _several_rows(logits, _contiguous_strides(logits.shape))
+            triton_rows.rnnt_rows[triton.cdiv(T * U1, options["ROWS"]), B](
+                logits, *logits.stride(), targets, logit_lengths, target_lengths, blank, T, U1, V, peaks, masses,
+                *weights, NORMALISE=normalise, COMPUTE=compute, **options)
+            triton_lattice.rnnt_forward[B,](*weights, logit_lengths, target_lengths, T, U1, blank_share, label_share,
+                                            log_z, losses, **_lattice_options(U1, compute))
+        ctx.blank, ctx.normalise, ctx.overwrite = blank, normalise, overwrite
+        ctx.fastemit_lambda, ctx.clamp = fastemit_lambda, clamp
+        ctx.save_for_backward(logits, targets, logit_lengths, target_lengths, peaks, masses, blank_share, label_share,
+                              log_z)
+        return losses
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, upstream):
+        logits, targets, T_of, U_of, peaks, masses, blank_share, label_share, log_z = ctx.saved_tensors
+        B, T, U1, V = logits.shape
+        _, compute = _compute(logits)
+        grad = _gradient_memory(logits, ctx.overwrite)
+        if B:
+            e_blank, e_label = torch.empty_like(blank_share), torch.empty_like(label_share)
+            triton_lattice.rnnt_backward[B,](blank_share, label_share, log_z, T_of, U_of, T, U1, e_blank, e_label,
+                                             **_lattice_options(U1, compute))
+            options = _several_rows(logits, grad.stride())
+            triton_rows.rnnt_gradient[triton.cdiv(T * U1, options["ROWS"]), B](
+                logits, *logits.stride(), grad, *grad.stride(), targets, T_of, U_of, ctx.blank, T, U1, V, peaks, masses,
+                e_blank, e_label, log_z, upstream.contiguous(), NORMALISE=ctx.normalise,
+                LABEL_FACTOR=1.0 + ctx.fastemit_lambda, CLAMP=ctx.clamp, COMPUTE=compute, **options)
+        return _handed_back(grad, logits, ctx.overwrite), *[None] * 8
+
+
+class CTC(torch.autograd.Function):
+    """Losses (B,) of logits (B, T, V), or of log-probs if ``normalise`` is False."""
+
+    @staticmethod
+    def forward(ctx, logits, targets, logit_lengths, target_lengths, blank, normalise, overwrite):
+        B, T, V = logits.shape
+        U = targets.shape[1]
+        dtype, compute = _compute(logits)
+
+        def empty(*shape, kind=dtype):
+            return torch.empty(shape, dtype=kind, device=logits.device)
+
+        targets, logit_lengths, target_lengths = _dense(targets, logit_lengths, target_lengths)
+        peaks, masses = (empty(B, T), empty(B, T)) if normalise else (None, None)
+        weights = empty(B, T), empty(B, T, kind=torch.int32), empty(B, T, U), empty(B, T, U, kind=torch.int32)
+        shares, end_shares = empty(5, B, T, U + 1), empty(B, 2)
+        log_z, losses = empty(B, kind=torch.float64), empty(B)
+        if B and T:
+            triton_rows.ctc_rows[T, B](
+                logits, *logits.stride(), targets, logit_lengths, target_lengths, blank, T, U, V, peaks, masses,
+                *weights, LABELS=triton.next_power_of_2(max(U, 1)), NORMALISE=normalise, COMPUTE=compute,
+                **_rows_options(logits, _contiguous_strides(logits.shape), U))
+        if B:
+            triton_lattice.ctc_forward[B,](
+                *weights, masses, targets, logit_lengths, target_lengths, blank, T, U, V, shares, shares.stride(0),
+                end_shares, log_z, losses, NORMALISE=normalise, **_lattice_options(U + 1, compute))
+        ctx.blank, ctx.normalise, ctx.overwrite = blank, normalise, overwrite
+        ctx.save_for_backward(logits, targets, logit_lengths, target_lengths, peaks, masses, shares, end_shares, log_z)
+        return losses
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, upstream):
+        logits, targets, T_of, U_of, peaks, masses, shares, end_shares, log_z = ctx.saved_tensors
+        B, T, V = logits.shape
+        U = targets.shape[1]
+        _, compute = _compute(logits)
+        grad = _gradient_memory(logits, ctx.overwrite)
+        if B and T:
+            blank_occupancy, label_occupancy = torch.empty_like(shares[0]), torch.empty_like(shares[0])
+            triton_lattice.ctc_backward[B,](shares, shares.stride(0), end_shares, log_z, T_of, U_of, T, U,
+                                            blank_occupancy, label_occupancy, **_lattice_options(U + 1, compute))
+            padding = torch.arange(U, device=targets.device) >= U_of[:, None]
+            in_order, order = targets.masked_fill(padding, torch.iinfo(targets.dtype).max).sort(dim=1)
+            triton_rows.ctc_gradient[T, B](
+                logits, *logits.stride(), grad, *grad.stride(), in_order, order, T_of, U_of, ctx.blank, T, U, V, peaks,
+                masses, blank_occupancy, label_occupancy, log_z, upstream.contiguous(),
+                LABELS=triton.next_power_of_2(U + 1), NORMALISE=ctx.normalise, COMPUTE=compute,
+                **_rows_options(logits, grad.stride(), U))
+        return _handed_back(grad, logits, ctx.overwrite), *[None] * 6
+
+
+def _dense(*tensors):
+    """Kernels take targets and lengths as they lie in memory; only logits may have strides."""
+    return (tensor.contiguous() for tensor in tensors)
+
+
+def _gradient_memory(logits, overwrite):
+    return logits.detach() if overwrite else torch.empty_like(logits, memory_format=torch.contiguous_format)
+
+
+def _handed_back(grad, logits, overwrite):
+    """The gradient; whoever still needs the logits that it may have replaced is told so by autograd."""
+    if overwrite:
+        torch.autograd.graph.increment_version(logits)
+    return grad

@@ -1,0 +1,277 @@
+"""The Triton kernels: what shapes, types and layouts do to them, their bits, and what the compiler makes of them.
+
+That they compute the losses, and mean the same at every edge, is tested where all implementations are. Without CUDA the
+kernels run in Triton's interpreter.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from implementations import (
+    EXPLICIT,
+    TORCH,
+    TRITON_DEVICE,
+    assert_gradients,
+    assert_losses,
+    every_kind,
+    needs_cuda,
+    needs_triton,
+    pad,
+    random_scores,
+)
+
+from reference_impl import log_softmax
+from reference_impl.lattice_arithmetic import ctc_posteriors, rnnt_posteriors
+
+pytestmark = needs_triton
+ROOT = Path(__file__).parent.parent
+
+
+def both(kind, scores, targets, T_of, U_of, **options):
+    """Losses and gradient by tensor operations and by the kernels, for an upstream gradient of 1, 2, 3, ..."""
+    results = []
+    for backend, device in (("torch", "cpu"), ("triton", TRITON_DEVICE)):
+        logits = scores.detach().to(device).requires_grad_()
+        losses = TORCH[kind](logits, *(torch.as_tensor(a, device=device) for a in (targets, T_of, U_of)),
+                             reduction="none", backend=backend, **options)
+        losses.backward(torch.arange(1, len(scores) + 1).to(losses))
+        results.append((losses.detach().cpu(), logits.grad.cpu()))
+    return results
+
+
+def assert_same(results, tolerance):
+    (losses, gradient), (kernel_losses, kernel_gradient) = results
+    torch.testing.assert_close(kernel_losses, losses, rtol=tolerance, atol=tolerance)
+    assert kernel_gradient.dtype == gradient.dtype
+    torch.testing.assert_close(kernel_gradient, gradient, rtol=tolerance, atol=tolerance)
+
+
+def ragged(kind, V, dtype, T=4, U=3, seed=0):
+    """Two utterances, the second shorter both ways."""
+    generator = torch.Generator().manual_seed(seed)
+    shape = (2, T, V) if kind == "ctc" else (2, T, U + 1, V)
+    scores = torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
+    return scores, torch.randint(1, max(V, 2), (2, U), generator=generator), [T, T - 1], [U, U - 1]
+
+
+@pytest.mark.parametrize("V", [2, 3, 16, 127, 128, 129, 1025, 4096, 4099], ids=lambda V: f"V={V}")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+@every_kind
+def test_vocabularies(kind, dtype, V):
+    """Rows that are aligned or not, shorter or longer than a program takes at a time.
+
+    Both sides compute with the same numbers; the results differ by roundings of the type they come in.
+    """
+    if V > 1025 and dtype != torch.float32:
+        T, U = 2, 1
+    else:
+        T, U = 4, 3
+    # an addition to the mass of a row of V float32 exponentials may round off up to V times 6e-8, log V times is usual
+    tolerance = {torch.bfloat16: 2**-6, torch.float32: 2e-6, torch.float64: 1e-12}[dtype]
+    assert_same(both(kind, *ragged(kind, V, dtype, T, U)), tolerance)
+
+
+@pytest.mark.parametrize("U", [0, 1, 31, 32, 100])
+@every_kind
+def test_targets(kind, U):
+    """One lane, a full block of lanes and one more, several warps; repeats, since there are two labels only."""
+    T = 3 if kind == "rnnt" else 2 * U + 2
+    generator = torch.Generator().manual_seed(U)
+    scores, _, T_of, _ = ragged(kind, 3, torch.float64, T, U)
+    targets = torch.randint(1, 3, (2, U), generator=generator)
+    assert_same(both(kind, scores, targets, T_of, [U, U // 2]), 1e-11)
+
+
+@every_kind
+def test_many_equal_labels(kind):
+    """All occurrences of a label add up in one entry, in CTC by a segmented scan."""
+    scores, _, T_of, _ = ragged(kind, 4, torch.float64, 12, 5)
+    targets = torch.tensor([[3, 1, 3, 3, 1], [2, 2, 2, 2, 2]])
+    assert_same(both(kind, scores, targets, T_of, [5, 4]), 1e-12)
+
+
+@every_kind
+def test_sliced_logits(kind):
+    """A view that begins at an odd element of a larger tensor, with strides of its own."""
+    V = 131
+    scores, *rest = ragged(kind, V + 2, torch.float32)
+    view = scores[..., 1:-1]
+    rest[0] = rest[0].clamp(max=V - 1)
+    assert_same(both(kind, view, *rest), 2e-6)
+    logits = scores.detach().to(TRITON_DEVICE).requires_grad_()
+    arguments = [torch.as_tensor(a, device=TRITON_DEVICE) for a in rest]
+    TORCH[kind](logits[..., 1:-1], *arguments, backend="triton", reduction="sum").backward()
+    dense = view.contiguous().to(TRITON_DEVICE).requires_grad_()
+    TORCH[kind](dense, *arguments, backend="triton", reduction="sum").backward()
+    torch.testing.assert_close(logits.grad[..., 1:-1], dense.grad, rtol=0, atol=1e-6)
+    assert (logits.grad[..., [0, -1]] == 0).all()
+
+
+@pytest.mark.parametrize("value, tolerance", [(-1e4, 1e-10), (-1e9, 1e-6), (-3e38, 1.0)])
+@every_kind
+def test_hardly_possible(kind, value, tolerance):
+    """An entry that every path needs, thousands or billions of nats down: a factor of each path, and no mask.
+
+    Below e^-200 it makes no difference to the gradient how small it is, but for what float64 cannot hold: neighbours of
+    1e9 are 1e-7 apart. A weight's exponent is an int32, so none counts as below e^-1488522236.
+    """
+    scores, targets, T_of, U_of = ragged(kind, 5, torch.float64)
+    targets[0] = torch.tensor([1, 2, 3])
+    scores[0, ..., 1] = -200
+    (losses, gradient), _ = both(kind, scores, targets, T_of, U_of)
+    scores[0, ..., 1] = value
+    _, (kernel_losses, kernel_gradient) = both(kind, scores, targets, T_of, U_of)
+    torch.testing.assert_close(kernel_gradient, gradient, rtol=0, atol=tolerance)
+    assert kernel_losses[0].item() == pytest.approx(min(losses[0].item() - 200 - value, 1488522236), rel=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+@every_kind
+def test_the_same_bits_twice(kind, dtype):
+    scores, *rest = ragged(kind, 37, dtype, 9, 4)
+    rest[0][:] = 5  # one entry to which all labels of a frame add
+    first, second = (both(kind, scores, *rest)[1] for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rnnt_arithmetic_bit_by_bit(dtype):
+    """The sweeps of the kernels are those of `lattice_arithmetic`, bit for bit in the interpreter.
+
+    On a GPU, a multiplication and an addition may be one operation, and exp2 is the hardware's.
+    """
+    rng = np.random.default_rng(0)
+    T, U, V = 20, 9, 4
+    log_probs = (4 * rng.standard_normal((T, U + 1, V))).astype(dtype)
+    targets = rng.integers(1, V, U)
+    label = np.full((T, U + 1), -np.inf, dtype)
+    label[:, :U] = log_probs[:, np.arange(U), targets]
+    log_z, e_blank, e_label = rnnt_posteriors(log_probs[:, :, 0], label, dtype=dtype)
+    losses, gradient = gradient_by_kernels("rnnt", log_probs, targets)
+    expected = np.zeros_like(log_probs)
+    expected[:, :, 0] -= e_blank
+    for u in range(U):
+        expected[:, u, targets[u]] -= e_label[:, u]
+    assert_as_computed(gradient, expected, dtype)
+    assert losses == pytest.approx(-log_z, rel=1e-6 if dtype == np.float32 else 1e-14)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_ctc_arithmetic_bit_by_bit(dtype):
+    """As above; labels that differ, so that no occupancies add up."""
+    rng = np.random.default_rng(0)
+    T, V = 30, 8
+    log_probs = (4 * rng.standard_normal((T, V))).astype(dtype)
+    targets = np.array([3, 1, 7, 2, 6])
+    log_z, blanks, labels = ctc_posteriors(log_probs, targets, dtype=dtype)
+    losses, gradient = gradient_by_kernels("ctc", log_probs, targets)
+    assert_as_computed(gradient[:, targets], -labels, dtype)
+    assert_gradients(gradient[:, 0], -blanks.sum(1), 4 * np.finfo(dtype).eps)  # the order of that sum is free
+    assert losses == pytest.approx(-log_z, rel=1e-6 if dtype == np.float32 else 1e-14)
+
+
+def gradient_by_kernels(kind, log_probs, targets):
+    scores = torch.tensor(log_probs[None], device=TRITON_DEVICE, requires_grad=True)
+    lengths = torch.tensor([len(log_probs)]), torch.tensor([len(targets)])
+    loss = TORCH[kind](scores, torch.tensor(targets[None]), *lengths, inputs="log_probs", backend="triton")
+    loss.backward()
+    return loss.item(), scores.grad[0].cpu().numpy()
+
+
+def assert_as_computed(actual, expected, dtype):
+    if TRITON_DEVICE == "cpu":
+        np.testing.assert_array_equal(actual, expected)
+    else:
+        assert_gradients(actual, expected, 100 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("kind, T, U", [("rnnt", 60, 20), ("ctc", 120, 20)])
+def test_float32_is_as_good_as_its_softmax(kind, T, U):
+    """The lattice in float32 adds no more than the float32 softmax: 1e-6 in all, and logarithms would be off by 1e-5.
+
+    Against the explicit recursions in float64 on the same numbers, at a size the interpreter can bear.
+    """
+    rng = np.random.default_rng(0)
+    scores = (0.1 * random_scores(rng, kind, T, U, 200)).astype(np.float32)
+    targets = rng.integers(1, 200, U)
+    batch = pad([(scores, targets)])
+    logits = torch.tensor(batch.scores, dtype=torch.float32, device=TRITON_DEVICE, requires_grad=True)
+    loss = TORCH[kind](logits, *(torch.tensor(a) for a in (batch.targets, batch.logit_lengths, batch.target_lengths)),
+                       backend="triton")
+    loss.backward()
+    assert_losses(loss.item(), EXPLICIT[kind].loss(log_softmax(scores), targets), 1e-6)
+    assert_gradients(logits.grad[0].cpu().numpy(), EXPLICIT[kind].grad_logits(scores, targets), 1e-6)
+
+
+def test_compiled_for_a_gpu():
+    """For sm_90 on any machine: no spilled registers at ordinary sizes, 16 bytes an access though V is odd."""
+    script = ("import json, sys; sys.path.insert(0, 'benchmarks'); import compile_kernels; "
+              "cases = [('rnnt', 'bf16', 100, 1025), ('ctc', 'fp32', 150, 1024)]; "
+              "print(json.dumps(list(compile_kernels.rows(cases))))")
+    environment = {**os.environ, "TRITON_INTERPRET": "0"}
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout.splitlines()[-1])
+    assert len(rows) == 8
+    for row in rows:
+        assert row["stack_bytes"] == 0, row
+        if row["kernel"].endswith(("rows", "gradient")):
+            assert row["widest_load_bytes"] == 16, row
+        else:
+            assert row["prefetches"], row
+        if row["kernel"].endswith("gradient"):
+            assert row["widest_store_bytes"] == 16, row
+
+
+@needs_cuda
+@every_kind
+def test_captured_in_a_graph(kind):
+    """With ``validate=False`` nothing waits for the host; a replay computes on whatever the logits hold then."""
+    scores, *rest = ragged(kind, 65, torch.float32)
+    rest = [torch.as_tensor(a, device="cuda") for a in rest]
+    logits = scores.cuda().requires_grad_()
+
+    def step():
+        loss = TORCH[kind](logits, *rest, backend="triton", validate=False)
+        return loss, *torch.autograd.grad(loss, logits)
+
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = step()
+    with torch.no_grad():
+        logits.copy_(scores.flip(0).cuda())
+    graph.replay()
+    for ours, theirs in zip(captured, step(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+
+
+@needs_cuda
+@pytest.mark.slow
+def test_more_than_2_to_the_31_elements():
+    """The last of 17 utterances lies beyond element 2^31: the same as by itself."""
+    B, T, U, V = 17, 400, 200, 1600
+    if torch.cuda.mem_get_info()[0] < 20 * 2**30:
+        pytest.skip("needs 20 GiB of free GPU memory")
+    logits = torch.randn(B, T, U + 1, V, device="cuda", dtype=torch.bfloat16)
+    assert logits.numel() > 2**31
+    targets = torch.randint(1, V, (B, U), device="cuda")
+    lengths = torch.full((B,), T, device="cuda"), torch.full((B,), U, device="cuda")
+    last = logits[-1:].clone().requires_grad_()
+    logits.requires_grad_()
+    losses = TORCH["rnnt"](logits, targets, *lengths, reduction="none", backend="triton")
+    losses.sum().backward()
+    alone = TORCH["rnnt"](last, targets[-1:], *(a[-1:] for a in lengths), reduction="none", backend="triton")
+    alone.sum().backward()
+    assert torch.equal(losses[-1:], alone)
+    assert torch.equal(logits.grad[-1:], last.grad)
