@@ -7,6 +7,7 @@ WORKERS ?= auto
 PY := .venv/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check -qq
 SITE := _build/html
+GPU_TESTS := $(addprefix tests/test_,torch_impl.py triton.py values.py edges.py properties.py fastemit_and_clamp.py precision.py)
 
 # Notebooks run in this project's Python, whatever kernels, profiles and startup files the user has.
 export JUPYTER_PREFER_ENV_PATH := 1
@@ -15,7 +16,7 @@ export IPYTHONDIR := $(CURDIR)/.venv/ipython
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book test test-slow site-test serve lab bench screenshots lint clean FORCE
+.PHONY: help book test test-slow site-test serve lab bench accuracy gpu screenshots lint clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -42,8 +43,23 @@ serve: .venv/reader  ## serve the built site on this machine
 lab: .venv/reader  ## open the notebooks in JupyterLab
 	@$(PY) -m jupyterlab --notebook-dir notebooks
 
-bench: .venv/reader  ## time a long utterance
+bench: .venv/reader  ## time the losses on the CPU, beside whatever peers are installed
+	$(PY) benchmarks/cpu.py
 	$(PY) benchmarks/long_utterance.py
+
+accuracy: .venv/dev  ## measure how exact float32 lattices are, by method
+	$(PY) benchmarks/accuracy.py
+
+gpu: .venv/dev  ## on a machine with CUDA: tests, memory checker, accuracy and times; results go to data/
+	@$(PY) -c 'import sys, torch; sys.exit(0 if torch.cuda.is_available() else "make gpu: torch finds no CUDA device")'
+	$(PY) -m pytest $(PYTEST_ARGS) -m "slow or not slow" $(GPU_TESTS)
+	@if command -v compute-sanitizer > /dev/null; then \
+		PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --error-exitcode 1 $(PY) -m pytest $(PYTEST_ARGS) \
+			tests/test_triton.py -k "not graph and not 2_to_the_31 and not compiled"; \
+	else echo "compute-sanitizer is not installed: memory accesses were not checked"; fi
+	$(PY) benchmarks/compile_kernels.py
+	$(PY) benchmarks/accuracy.py
+	$(PY) benchmarks/cuda.py
 
 screenshots: .venv/dev  ## picture every page of the built site: light, dark, phone
 	@$(PY) tools/screenshots.py
