@@ -193,7 +193,7 @@ def main():
     for number in range(len(SMALL)) if options.rehearse else options.shapes:
         kind, shape, dtype = SMALL[number] if options.rehearse else SHAPES[number]
         print(f"{kind}, (B, T, U, V) = {shape}, {dtype}")
-        print("  contender                     median ms   quartiles ms            x the floor    GB/s   memory    error")
+        print("  contender                     median ms   quartiles ms            x the floor   GB/s   memory   error")
         for row in rows_of(kind, shape, dtype, device, options.rounds, options.repeats):
             table.append(row)
             print(show(row), flush=True)
