@@ -44,7 +44,7 @@ lab: .venv/reader  ## open the notebooks in JupyterLab
 	@$(PY) -m jupyterlab --notebook-dir notebooks
 
 bench: .venv/reader  ## time the losses on the CPU, beside whatever peers are installed
-	$(PY) benchmarks/cpu.py
+	$(PY) benchmarks/times_cpu.py
 	$(PY) benchmarks/long_utterance.py
 
 accuracy: .venv/dev  ## measure how exact float32 lattices are, by method
@@ -59,7 +59,7 @@ gpu: .venv/dev  ## on a machine with CUDA: tests, memory checker, accuracy and t
 	else echo "compute-sanitizer is not installed: memory accesses were not checked"; fi
 	$(PY) benchmarks/compile_kernels.py
 	$(PY) benchmarks/accuracy.py
-	$(PY) benchmarks/cuda.py
+	$(PY) benchmarks/times_cuda.py
 
 screenshots: .venv/dev  ## picture every page of the built site: light, dark, phone
 	@$(PY) tools/screenshots.py

@@ -1,0 +1,66 @@
+"""The benchmarks run to their end and write what the chapters read: on small shapes, so their times mean nothing."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from implementations import needs_triton
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+
+
+def run(script, *arguments, **environment):
+    done = subprocess.run([sys.executable, BENCHMARKS / script, *map(str, arguments)], capture_output=True, text=True,
+                          env={**os.environ, **environment})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@needs_triton
+def test_cuda_rehearsal(tmp_path):
+    """Everything but the device: contenders, floors, errors, the file. Where torch's CTC is, ours must be as good."""
+    printed = run("times_cuda.py", "--rehearse", "--rounds", 1, "--repeats", 1, "--output", tmp_path / "cuda.json")
+    result = json.loads((tmp_path / "cuda.json").read_text())
+    assert "rehearsal" in result["device"]
+    rows = {(row["loss"], row["contender"]): row for row in result["rows"]}
+    for kind in ("ctc", "rnnt"):
+        for name in ("tensor ops", "triton"):
+            assert rows[kind, name]["gradient_error"] < (1e-2 if kind == "rnnt" else 1e-6)  # bfloat16, float32
+            assert rows[kind, name]["times_the_floor"] > 0
+    assert all("failed" not in row for row in result["rows"]), printed
+    assert "absent" in rows["rnnt", "torchaudio"] or rows["rnnt", "torchaudio"]["median"] > 0
+
+
+def test_accuracy(tmp_path):
+    run("accuracy.py", "--sizes", 1, "--output", tmp_path / "accuracy.json")
+    result = json.loads((tmp_path / "accuracy.json").read_text())
+    assert result["float64_against_50_digits"] < 1e-14
+    for row in result["rows"]:
+        if row["method"] == "shares, mantissa and exponent":
+            assert row["posterior_error"] < 1e-6
+
+
+@pytest.mark.parametrize("kind, shape", [("ctc", (2, 12, 3, 5)), ("rnnt", (2, 6, 3, 5))])
+def test_cpu_workers(kind, shape):
+    """Each contender that is installed, in a process of its own as in the benchmark."""
+    sys.path.insert(0, str(BENCHMARKS))
+    try:
+        import contenders
+    finally:
+        sys.path.remove(str(BENCHMARKS))
+    names, absent = contenders.present(kind, "cpu")
+    assert {"batched", "tensor ops", "explicit loops", "np.exp and multiply"} <= set(names)
+    assert not set(names) & set(absent)
+    for name in ("batched", "tensor ops", "np.exp and multiply"):
+        result = json.loads(run("times_cpu.py", "--worker", name, kind, *shape, "--seconds", 0).splitlines()[-1])
+        assert len(result["times"]) >= 3
+        assert result["error"] is None if name == "np.exp and multiply" else result["error"] < 1e-6
+
+
+@pytest.mark.parametrize("name", ["accuracy", "kernels_sm90", "long_utterance"])
+def test_stored_results_say_when_and_with_what(name):
+    result = json.loads((BENCHMARKS.parent / "data" / f"{name}.json").read_text())
+    assert result["what"] and result["date"] and result["versions"] and result["rows"]
