@@ -1,6 +1,6 @@
 """CPU times of loss and gradient beside whatever peers are installed: float32, softmax included, one thread.
 
-    python benchmarks/times_cpu.py                       # prints tables, writes data/cpu.json
+    python benchmarks/times_cpu.py                 # prints tables, writes data/cpu.json
 
 Page faults decide rankings on large arrays, and one library's freed memory is another's fast buffer. So each contender
 runs in a process of its own, pinned to one core, and the contenders take turns over several rounds. "Warm" processes

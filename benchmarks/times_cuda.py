@@ -1,7 +1,7 @@
 """CUDA times, memory and errors beside whatever peers are installed, against the bandwidth measured in the same run.
 
-    python benchmarks/times_cuda.py                      # prints tables, writes data/cuda.json
-    python benchmarks/times_cuda.py --rehearse           # the same code on small shapes, on the CPU, kernels interpreted
+    python benchmarks/times_cuda.py                # prints tables, writes data/cuda.json
+    python benchmarks/times_cuda.py --rehearse     # the same code on small shapes, on the CPU, kernels interpreted
 
 Times are of loss and gradient, softmax included, between CUDA events, after warming up; the contenders take turns over
 several rounds. The floor of a step is three passes over the logits (read them, read them again, write the gradient) at

@@ -1,6 +1,7 @@
 """The bank of planted bugs: each is killed by the check it names, no check kills all, and the right code passes all."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 from implementations import BATCHED, TORCH
 
 from reference_impl.bug_bank import BUGS, CHECKS, RIGHT, Candidate, matrix
+from reference_impl.bug_bank.torch_candidate import torch_candidate
 
 CHECK_NAMES = [check.name for check in CHECKS]
 BUG_IDS = [f"{bug.loss}: {bug.name}" for bug in BUGS]
@@ -43,20 +45,52 @@ def test_batched_passes_every_check(loss):
 @pytest.mark.parametrize("variable", ["logits", "log_probs"])
 @pytest.mark.parametrize("loss", ["ctc", "rnnt"])
 def test_torch_passes_every_check(loss, variable, dtype, tolerance):
-    """A Candidate wraps an autograd loss in a few lines; in float32 with the tolerance of float32."""
-    def function(scores, targets, logit_lengths, target_lengths, *, blank=0):
-        leaf = torch.tensor(scores, dtype=dtype, requires_grad=True)
-        losses = TORCH[loss](leaf, *map(torch.tensor, (targets, logit_lengths, target_lengths)), blank=blank,
-                             reduction="none", inputs=variable)
-
-        def backward(upstream):
-            gradient, = torch.autograd.grad(losses, leaf, torch.tensor(upstream, dtype=losses.dtype), retain_graph=True)
-            return gradient.double().numpy()
-
-        return losses.detach().double().numpy(), backward
-
-    candidate = Candidate(loss, variable, function, tolerance=tolerance)
+    """Wrapped in a Candidate; in float32 with the tolerance of float32."""
+    function = partial(TORCH[loss], reduction="none", inputs=variable)
+    candidate = torch_candidate(loss, variable, function, dtype=dtype, tolerance=tolerance)
     assert [check.name for check in CHECKS if check.kills(candidate)] == []
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_torch_candidate_hands_over_what_it_is_given(dtype):
+    """Tensors of the given dtype in, float64 arrays out, and the upstream gradient of each utterance in between."""
+    seen = []
+
+    def function(scores, targets, logit_lengths, target_lengths, *, blank):
+        seen.append((scores.dtype, targets.tolist(), logit_lengths.tolist(), target_lengths.tolist(), blank))
+        return (scores**2).sum((1, 2))
+
+    scores = np.array([[[1.0, 2.0]], [[3.0, -1.0]]])
+    candidate = torch_candidate("ctc", "logits", function, dtype=dtype, tolerance=0.5)
+    batch = np.array([[0], [0]]), np.array([1, 1]), np.array([1, 0])
+    losses, backward = candidate.function(scores, *batch, blank=1)
+    assert seen == [(dtype, [[0], [0]], [1, 1], [1, 0], 1)]
+    assert (losses.tolist(), losses.dtype) == ([5.0, 10.0], np.float64)
+    gradient = backward(np.array([1.0, -2.0]))
+    assert (gradient.tolist(), gradient.dtype) == ([[[2.0, 4.0]], [[-12.0, 4.0]]], np.float64)
+    np.testing.assert_array_equal(backward(np.ones(2)), 2 * scores)
+    assert (candidate.loss, candidate.variable, candidate.tolerance) == ("ctc", "logits", 0.5)
+    np.testing.assert_array_equal(candidate.gradient(scores[1], [0], blank=1), 2 * scores[1])
+
+
+def test_a_torch_candidate_that_is_wrong_is_killed():
+    """torch's own CTC gradient, taken for that with respect to the log-probs; behind log-softmax it is right."""
+    def of_log_probs(log_probs, *batch, blank):
+        return torch.nn.functional.ctc_loss(log_probs.transpose(0, 1), *batch, blank=blank, reduction="none")
+
+    def of_logits(logits, *batch, blank):
+        return of_log_probs(logits.log_softmax(-1), *batch, blank=blank)
+
+    check = CHECKS[CHECK_NAMES.index("finite differences, repeated labels")]
+    assert check.kills(torch_candidate("ctc", "log_probs", of_log_probs))
+    assert not check.kills(torch_candidate("ctc", "logits", of_logits))
+
+
+def test_a_torch_candidate_of_another_kind():
+    with pytest.raises(ValueError, match="^loss = 'hmm'; expected one of 'ctc', 'rnnt'$"):
+        torch_candidate("hmm", "logits", None)
+    with pytest.raises(ValueError, match="^variable = 'probs'; expected one of 'logits', 'log_probs'$"):
+        torch_candidate("ctc", "probs", None)
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=BUG_IDS)

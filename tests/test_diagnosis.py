@@ -1,17 +1,13 @@
-"""diagnose: passes what is right, names the term that is wrong, and survives whatever a reader's function does."""
+"""diagnose and fit_terms pass what is right, name the term that is wrong, and survive a reader's function."""
 
 import numpy as np
 import pytest
 
 from reference_impl import ctc, log_softmax, rnnt
 from reference_impl.bug_bank import BUGS, RIGHT
-from reference_impl.diagnosis import diagnose
+from reference_impl.diagnosis import diagnose, fit_terms
 
 LP = {"loss": "rnnt", "variable": "log_probs"}
-
-
-def gradient_of(candidate):
-    return lambda scores, targets, *, blank: candidate(scores, targets, blank=blank)[1]
 
 
 def findings(function, **which):
@@ -22,7 +18,7 @@ def findings(function, **which):
 
 @pytest.mark.parametrize("candidate", RIGHT, ids=lambda c: f"{c.loss} {c.variable}")
 def test_right_code_is_right(candidate):
-    assert diagnose(gradient_of(candidate), loss=candidate.loss, variable=candidate.variable).right
+    assert diagnose(candidate.gradient, loss=candidate.loss, variable=candidate.variable).right
 
 
 # bugs of the loss, of the batch, of backward, or at inputs that a gradient function of one utterance does not see here
@@ -43,7 +39,7 @@ OUT_OF_SIGHT = {
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: f"{bug.loss}: {bug.name}")
 def test_planted_bugs_are_found(bug):
     """All that change the gradient of an ordinary utterance."""
-    right = diagnose(gradient_of(bug), loss=bug.loss, variable=bug.variable).right
+    right = diagnose(bug.gradient, loss=bug.loss, variable=bug.variable).right
     assert right == (bug.name in OUT_OF_SIGHT)
 
 
@@ -82,7 +78,7 @@ def test_what_is_not_on_the_list_is_shown_with_its_numbers():
 
 def test_a_bug_of_the_bank_is_recognised():
     bug = next(bug for bug in BUGS if bug.name == "likelihood summed over the frames, too")
-    assert findings(gradient_of(bug))[-1].startswith(f"all in all, as in the planted bug '{bug.name}'")
+    assert findings(bug.gradient)[-1].startswith(f"all in all, as in the planted bug '{bug.name}'")
 
 
 def test_the_case_is_named_when_only_a_special_one_fails():
@@ -119,3 +115,53 @@ def test_bad_choices():
         diagnose(ctc.grad_logits, loss="hmm")
     with pytest.raises(ValueError, match="variable = 'probs'; expected one of 'logits', 'log_probs'"):
         diagnose(ctc.grad_logits, variable="probs")
+
+
+RNG = np.random.default_rng(1)
+FIRST, SECOND, THIRD = RNG.normal(size=(3, 4, 3))
+TERMS = {"first": (FIRST, 1), "second": (SECOND, -1), "third": (THIRD, 0.5)}
+
+
+@pytest.mark.parametrize(("coefficients", "expected"), [
+    ((1, -1, 0.5), ("right: every coefficient of first, second, third",)),
+    ((1, 0, 0.5), ("second: its coefficient is 0, not -1",)),
+    ((1, 1, 0.5), ("second: its coefficient is 1, not -1",)),
+    ((2, -1, 0.25), ("first: its coefficient is 2, not 1", "third: its coefficient is 0.25, not 0.5")),
+    ((1, -1, 0.5 + 1e-8), ("third: its coefficient is 0.50000001, not 0.5",)),
+])
+def test_fitted_terms(coefficients, expected):
+    """Each coefficient by itself, and one that is off by little."""
+    diagnosis = fit_terms(sum(c * term for c, term in zip(coefficients, (FIRST, SECOND, THIRD), strict=True)), TERMS)
+    assert diagnosis.findings == expected
+    assert diagnosis.right == str(diagnosis).startswith("right: ")
+
+
+def test_fitted_terms_and_something_else():
+    """However small, and whatever the coefficients are; no arrangement of the entries is taken for another."""
+    right = FIRST - SECOND + 0.5 * THIRD
+    more = right.copy()
+    more[2, 1] += 0.1
+    for wrong in (more, right + 1e-8 * FIRST**2, 2 * right + 1.0, right[::-1]):
+        diagnosis = fit_terms(wrong, TERMS)
+        assert not diagnosis.right
+        assert str(diagnosis).startswith("something that is none of the terms: ")
+    assert str(fit_terms(more, TERMS)).endswith(" at entry (2, 1)")
+
+
+def test_fitted_terms_of_no_gradient():
+    assert fit_terms(FIRST[0], TERMS).findings == ("it has shape (3,); expected (4, 3)",)
+    for bad in (np.nan, np.inf):
+        spoilt = FIRST.copy()
+        spoilt[1, 2] = bad
+        assert fit_terms(spoilt, TERMS).findings == (f"entry (1, 2) is {bad}",)
+        assert not fit_terms(spoilt, TERMS).right
+
+
+@pytest.mark.parametrize(("terms", "message"), [
+    ({}, "len\\(terms\\) = 0; expected len\\(terms\\) >= 1"),
+    ({"a": (FIRST, 1), "b": (FIRST[0], 1)}, "terms\\['b'\\] has shape \\(3,\\); expected \\(4, 3\\)"),
+    ({"a": (FIRST, 1), "b": (SECOND, 1), "c": (FIRST - SECOND, 1)}, "rank of terms = 2; expected rank of terms >= 3"),
+])
+def test_terms_that_cannot_be_fitted(terms, message):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        fit_terms(FIRST, terms)

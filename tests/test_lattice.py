@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reference_impl.differences import exact_difference
-from reference_impl.lattice import Arc, Lattice, arc_posteriors, backward, enumerate_paths, forward
+from reference_impl.lattice import Arc, Lattice, arc_posteriors, backward, enumerate_paths, forward, random_lattice
 from reference_impl.semiring import COUNT, LOG, MAX, REAL
 
 
@@ -141,3 +141,26 @@ def test_weight_zero_counts_as_posterior_zero():
     np.testing.assert_array_equal(arc_posteriors(diamond, np.array([0.3, 0.1, -np.inf])), [0, 0, 0])
     nothing = arc_posteriors(diamond, np.array([0, 0, 1], dtype=object), REAL)
     assert nothing.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(("num_nodes", "num_extra"), [(2, 0), (2, 3), (6, 7), (30, 60)])
+def test_random_lattice(num_nodes, num_extra):
+    """A chain first, then as many arcs as asked for, each with an entry of its own; they differ with the generator."""
+    lattice = random_lattice(np.random.default_rng(3), num_nodes, num_extra)
+    ends = [(arc.source, arc.target) for arc in lattice.arcs]
+    assert lattice.nodes == tuple(range(num_nodes))
+    assert ends[:num_nodes - 1] == [(m, m + 1) for m in range(num_nodes - 1)]
+    assert len(ends) == num_nodes - 1 + num_extra
+    assert [arc.entry for arc in lattice.arcs] == [(i,) for i in range(len(ends))]
+    assert lattice.shape == (len(ends),)
+    assert random_lattice(np.random.default_rng(3), num_nodes, num_extra) == lattice
+    if num_nodes > 2:
+        assert random_lattice(np.random.default_rng(4), num_nodes, num_extra) != lattice
+        assert max(b - a for a, b in ends) > 1
+
+
+def test_random_lattice_refuses():
+    for sizes, message in (((1, 2), "num_nodes = 1; expected num_nodes >= 2"),
+                           ((3, -1), "num_extra = -1; expected num_extra >= 0")):
+        with pytest.raises(ValueError, match=f"^{message}$"):
+            random_lattice(np.random.default_rng(0), *sizes)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgba
 
-from reference_impl.lattice import arc_posteriors, enumerate_paths
+from reference_impl.lattice import Arc, Lattice, arc_posteriors, enumerate_paths
 from reference_impl.plotting import ORANGE, plot_error_curve, plot_gradient, plot_lattice, plot_occupancy
 from reference_impl.topology import ctc_lattice, rnnt_lattice
 
@@ -79,6 +79,46 @@ def test_rows_and_axes_are_named(ax):
 def test_posteriors_must_fit(ax):
     with pytest.raises(ValueError, match="^posteriors has shape \\(2,\\); expected \\(5,\\)$"):
         plot_lattice(rnnt_lattice([1], 2, 2), posteriors=np.zeros(2), ax=ax)
+
+
+@pytest.mark.parametrize("downward", [False, True])
+def test_labels_stand_where_they_belong(ax, downward):
+    """Those of nodes beside them, away from the middle, on the screen; those of arcs on their middles, unless empty."""
+    lattice = rnnt_lattice([1], 2, 2)
+    node_labels, arc_labels = [f"n{i}" for i in range(5)], ["a0", "", "a2", "a3", "a4"]
+    plot_lattice(lattice, node_labels=node_labels, arc_labels=arc_labels, time_axis="step", downward=downward, ax=ax)
+    text = {entry.get_text(): entry for entry in ax.texts if entry.get_text()}
+    assert set(text) == {*node_labels, *arc_labels} - {""}
+    assert not any(entry.get_bbox_patch() for entry in ax.texts if not entry.get_text()), "an empty box hides the arc"
+    places = np.array(ax.collections[0].get_offsets())
+    for i, label in enumerate(arc_labels):
+        if label:
+            arc = lattice.arcs[i]
+            np.testing.assert_allclose(text[label].get_position(), (places[arc.source] + places[arc.target]) / 2)
+    ax.figure.canvas.draw()
+    to_screen = ax.transData.transform
+    for i, label in enumerate(node_labels):
+        assert text[label].xy == tuple(places[i])
+        box = text[label].get_window_extent()
+        beside = np.array([box.x0 + box.x1, box.y0 + box.y1]) / 2 - to_screen(places[i])
+        assert np.hypot(*beside) > 10
+        outward = np.sign(to_screen(places[i]) - to_screen(places.mean(axis=0)))
+        assert (np.sign(beside.round()) == outward).all()
+    assert ax.get_xlabel() == "step"
+
+
+def test_the_label_of_a_node_in_the_middle_stands_above(ax):
+    chain = Lattice(((0, 0), (1, 0), (2, 0)), (Arc(0, 1), Arc(1, 2)), ())
+    plot_lattice(chain, node_labels=["a", "b", "c"], ax=ax)
+    directions = {t.get_text(): tuple(np.sign(t.xyann)) for t in ax.texts if t.get_text()}
+    assert directions == {"a": (-1, 0), "b": (0, 1), "c": (1, 0)}
+
+
+def test_labels_must_fit(ax):
+    with pytest.raises(ValueError, match="^node_labels has shape \\(4,\\); expected \\(5,\\)$"):
+        plot_lattice(rnnt_lattice([1], 2, 2), node_labels="SABE", ax=ax)
+    with pytest.raises(ValueError, match="^arc_labels has shape \\(1,\\); expected \\(5,\\)$"):
+        plot_lattice(rnnt_lattice([1], 2, 2), arc_labels=["a"], ax=ax)
 
 
 @pytest.mark.parametrize("plot", [plot_occupancy, plot_gradient])

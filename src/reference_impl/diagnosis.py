@@ -2,22 +2,23 @@
 
 A gradient of these losses is a sum of few terms, and each term lives on entries of its own: the symbols that are
 neither blank nor the next label hold only the softmax term, the blank's entries hold that and the blank's occupancy,
-and so on. So each term can be looked at alone, and compared with the ways in which it is commonly got wrong.
+and so on. So each term can be looked at alone, and compared with the ways in which it is commonly got wrong. For other
+gradients, terms can be given by name: their coefficients are fitted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from . import ctc, rnnt
 from ._softmax import log_softmax
-from ._validation import check_choice
+from ._validation import check_at_least, check_choice, check_weights
 from .bug_bank import BUGS
 
-__all__ = ["Diagnosis", "diagnose"]
+__all__ = ["Diagnosis", "diagnose", "fit_terms"]
 
 _TOLERANCE = 1e-9
 _UNLISTED = "wrong, in a way not on the list"
@@ -25,7 +26,7 @@ _UNLISTED = "wrong, in a way not on the list"
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What :func:`diagnose` found; ``str`` of it is one sentence for each finding."""
+    """What :func:`diagnose` or :func:`fit_terms` found; ``str`` of it is one sentence for each finding."""
 
     right: bool
     findings: tuple[str, ...]
@@ -89,6 +90,64 @@ def diagnose(function: Callable, *, loss="ctc", variable="logits") -> Diagnosis:
             where = "" if case is cases[0] else f"{case.description}: "
             return Diagnosis(False, tuple(where + finding for finding in findings))
     return Diagnosis(True, (f"right: every term, in {len(cases)} cases",))
+
+
+def fit_terms(gradient: np.ndarray, terms: Mapping[str, tuple[np.ndarray, float]]) -> Diagnosis:
+    """Say which term of a gradient has a wrong coefficient, for any sum of terms, with no loss and no reference.
+
+    The coefficients are fitted by least squares. With more entries than coefficients, a fit that leaves nothing over
+    means that the gradient has these terms and no other.
+
+    Parameters
+    ----------
+    gradient : array
+        What somebody computed; of any shape, float64.
+    terms : mapping from str to (array, float)
+        Each term by its name: an array of the gradient's shape, and the coefficient that it should have.
+
+    Returns
+    -------
+    Diagnosis
+        Right if every coefficient is, to within 1e-9, and at most 1e-10 is left over (the Euclidean norm).
+
+    Raises
+    ------
+    ValueError
+        If there is no term, if the terms differ in shape, or if one is a combination of others, so that no gradient
+        could tell them apart.
+
+    Examples
+    --------
+    Log-softmax passes ``g`` on as ``g - y * g.sum()``. Here the second term was added:
+
+    >>> y, g = np.array([0.5, 0.3, 0.2]), np.array([1.0, -2.0, 4.0])
+    >>> terms = {"g": (g, 1), "y sum g": (y * g.sum(), -1)}
+    >>> print(fit_terms(g + y * g.sum(), terms))
+    y sum g: its coefficient is 1, not -1
+    >>> print(fit_terms(g - g.mean(), terms))
+    something that is none of the terms: -0.3605 at entry (1,)
+    >>> fit_terms(g - y * g.sum(), terms).right
+    True
+    """
+    check_at_least("len(terms)", len(terms), 1)
+    shape = np.shape(next(iter(terms.values()))[0])
+    columns = np.stack([check_weights(f"terms[{name!r}]", term, shape).ravel() for name, (term, _) in terms.items()], 1)
+    check_at_least("rank of terms", int(np.linalg.matrix_rank(columns)), len(terms))
+    gradient = np.asarray(gradient, dtype=np.float64)
+    if gradient.shape != shape:
+        return Diagnosis(False, (f"it has shape {gradient.shape}; expected {shape}",))
+    if not np.isfinite(gradient).all():
+        index = tuple(int(i) for i in np.argwhere(~np.isfinite(gradient))[0])
+        return Diagnosis(False, (f"entry {index} is {gradient[index]}",))
+    fitted = np.linalg.lstsq(columns, gradient.ravel())[0]
+    rest = gradient - (columns @ fitted).reshape(shape)
+    if np.linalg.norm(rest) > 1e-10:
+        index = tuple(int(i) for i in np.unravel_index(np.abs(rest).argmax(), shape))
+        return Diagnosis(False, (f"something that is none of the terms: {rest[index]:.4g} at entry {index}",))
+    findings = tuple(f"{name}: its coefficient is {round(found, 9) + 0.0:.10g}, not {right:g}"
+                     for found, (name, (_, right)) in zip(fitted, terms.items(), strict=True)
+                     if abs(found - right) > _TOLERANCE)
+    return Diagnosis(not findings, findings or (f"right: every coefficient of {', '.join(terms)}",))
 
 
 def _cases(loss):

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ._validation import check_lattice, check_weights
+from ._validation import check_at_least, check_lattice, check_weights
 from .semiring import LOG, Semiring
 
-__all__ = ["Arc", "Lattice", "arc_posteriors", "backward", "enumerate_paths", "forward"]
+__all__ = ["Arc", "Lattice", "arc_posteriors", "backward", "enumerate_paths", "forward", "random_lattice"]
 
 
 @dataclass(frozen=True)
@@ -162,3 +162,37 @@ def enumerate_paths(lattice: Lattice) -> Iterator[Sequence[int]]:
             yield from extend(lattice.arcs[i].target, (*path, i))
 
     return extend(0, ())
+
+
+def random_lattice(rng: np.random.Generator, num_nodes: int, num_extra: int) -> Lattice:
+    """A lattice of no loss, to try claims about all lattices on: a chain, so that a path exists, and random extra arcs.
+
+    Parameters
+    ----------
+    rng : numpy Generator
+    num_nodes : int
+        At least 2.
+    num_extra : int
+        Number of arcs between random nodes; some of them are parallel.
+
+    Returns
+    -------
+    Lattice
+        Nodes ``0, 1, ...``; arc i uses entry ``(i,)``, so that no two arcs share one.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument, its value and the rule.
+
+    Examples
+    --------
+    >>> lattice = random_lattice(np.random.default_rng(0), 4, 2)
+    >>> [(arc.source, arc.target) for arc in lattice.arcs]
+    [(0, 1), (1, 2), (2, 3), (2, 3), (0, 1)]
+    """
+    num_nodes, num_extra = check_at_least("num_nodes", num_nodes, 2), check_at_least("num_extra", num_extra, 0)
+    ends = [(m, m + 1) for m in range(num_nodes - 1)]
+    ends += [sorted(rng.choice(num_nodes, 2, replace=False).tolist()) for _ in range(num_extra)]
+    arcs = tuple(Arc(source, target, (i,)) for i, (source, target) in enumerate(ends))
+    return Lattice(tuple(range(num_nodes)), arcs, (len(arcs),))

@@ -36,7 +36,8 @@ def use_book_style():
     })
 
 
-def plot_lattice(lattice: Lattice, *, posteriors=None, path=None, rows=None, row_axis="", downward=False, ax=None):
+def plot_lattice(lattice: Lattice, *, posteriors=None, path=None, node_labels=None, arc_labels=None, rows=None,
+                 row_axis="", time_axis="frame $t$", downward=False, ax=None):
     """Draw a lattice whose nodes are named ``(t, row)``: time to the right, rows up (or down).
 
     Parameters
@@ -46,10 +47,12 @@ def plot_lattice(lattice: Lattice, *, posteriors=None, path=None, rows=None, row
         Posterior of each arc: drawn as its width and darkness.
     path : sequence of arc positions, optional
         Drawn in orange on top.
+    node_labels, arc_labels : sequence of str, optional
+        A text for each node, beside it on the side that faces away from the middle, and one for each arc, upon it.
     rows : sequence of str, optional
         A tick label for each row.
-    row_axis : str
-        Label of the vertical axis.
+    row_axis, time_axis : str
+        Labels of the vertical and of the horizontal axis.
     downward : bool
         Rows count downward, as CTC lattices are usually drawn.
     ax : Axes, optional
@@ -57,6 +60,11 @@ def plot_lattice(lattice: Lattice, *, posteriors=None, path=None, rows=None, row
     Returns
     -------
     Axes
+
+    Raises
+    ------
+    ValueError
+        If there is not one posterior or label for each arc, or one label for each node.
     """
     ax = ax or plt.gca()
     if posteriors is not None:
@@ -68,13 +76,15 @@ def plot_lattice(lattice: Lattice, *, posteriors=None, path=None, rows=None, row
                     width=0.5 + 2.5 * weight, alpha=min(1.0, 0.12 + 0.88 * weight))
     for i in path or ():
         _draw_arrow(ax, place[lattice.arcs[i].source], place[lattice.arcs[i].target], ORANGE, width=2.6, alpha=1.0)
+    _label_arcs(ax, lattice, place, arc_labels)
+    _label_nodes(ax, lattice, place, node_labels, downward)
     x, y = np.array(list(place.values())).T
     ax.scatter(x, y, s=70, facecolor="white", edgecolor=BLUE, linewidth=1.4, zorder=3)
     times = sorted({t for t, _ in _grid_nodes(lattice)})
     ax.set_xticks(times)
     count = 1 + max(row for _, row in _grid_nodes(lattice))
     ax.set_yticks(range(count), labels=rows if rows is not None else [str(row) for row in range(count)])
-    ax.set(xlabel="frame $t$", ylabel=row_axis, xlim=(x.min() - 0.5, x.max() + 0.5),
+    ax.set(xlabel=time_axis, ylabel=row_axis, xlim=(x.min() - 0.5, x.max() + 0.5),
            ylim=(count - 0.5, -0.5) if downward else (-0.5, count - 0.5))
     ax.spines[["left", "bottom"]].set_visible(False)
     ax.tick_params(length=0)
@@ -97,6 +107,27 @@ def _draw_arrow(ax, start, end, color, width, alpha):
     ax.annotate("", xy=end, xytext=start, zorder=2 + alpha / 2, arrowprops={
         "arrowstyle": "-|>,head_width=0.16,head_length=0.3", "color": color, "linewidth": width, "alpha": alpha,
         "shrinkA": 5.5, "shrinkB": 5.5})
+
+
+def _label_arcs(ax, lattice, place, labels):
+    if labels is None:
+        return
+    labels = check_weights("arc_labels", list(labels), (len(lattice.arcs),))
+    for arc, label in zip(lattice.arcs, labels, strict=True):
+        if label:  # an empty box would hide the arc
+            ax.text(*np.add(place[arc.source], place[arc.target]) / 2, label, ha="center", va="center", zorder=4,
+                    bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5})
+
+
+def _label_nodes(ax, lattice, place, labels, downward):
+    if labels is None:
+        return
+    labels = check_weights("node_labels", list(labels), (len(lattice.nodes),))
+    middle = np.mean(list(place.values()), axis=0)
+    for i, label in enumerate(labels):
+        away = (place[i] - middle) * (1, -1 if downward else 1)
+        away = away / np.hypot(*away) if away.any() else np.array([0.0, 1.0])
+        ax.annotate(label, place[i], xytext=15 * away, textcoords="offset points", ha="center", va="center")
 
 
 def plot_occupancy(occupancy, *, rows=None, row_axis="", downward=False, ax=None, colorbar=True, limit=1.0):

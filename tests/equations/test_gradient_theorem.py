@@ -14,7 +14,7 @@ from brute_force import probabilities
 
 from reference_impl.differences import exact_difference
 from reference_impl.equations import check_equation, zero_outside
-from reference_impl.lattice import Arc, Lattice, arc_posteriors, backward, forward
+from reference_impl.lattice import Arc, Lattice, arc_posteriors, backward, forward, random_lattice
 from reference_impl.semiring import MAX, REAL
 from reference_impl.symbolic import field_grid, softmax
 
@@ -25,19 +25,11 @@ def lattice_of(ends, num_nodes, entries=None, shape=None):
     return Lattice(tuple(range(num_nodes)), arcs, shape or (len(arcs),))
 
 
-def random_lattice(seed, num_nodes=5, extra=6):
-    """Arcs between random nodes (some doubled), and a chain so that a path exists; one entry an arc."""
-    rng = np.random.default_rng(seed)
-    ends = [(m, m + 1) for m in range(num_nodes - 1)]
-    return lattice_of(ends + [tuple(sorted(rng.choice(num_nodes, 2, replace=False).tolist())) for _ in range(extra)],
-                      num_nodes)
-
-
 # node 2 cannot be reached, node 3 leads nowhere, and two arcs are parallel
 WITH_DEAD_NODES = lattice_of([(0, 1), (0, 1), (2, 4), (1, 3), (1, 4), (0, 4), (1, 2), (2, 3)], 5)
 # nodes 1 and 2, and 3 and 4, in no order to each other
 SQUARE = lattice_of([(0, 1), (0, 2), (1, 3), (1, 4), (2, 3), (2, 4), (3, 5), (4, 5), (0, 1)], 6)
-LATTICES = [random_lattice(seed) for seed in range(3)]
+LATTICES = [random_lattice(np.random.default_rng(seed), 5, 6) for seed in range(3)]
 LIVE = [(lattice, probabilities(seed, lattice.shape)) for seed, lattice in enumerate(LATTICES)]
 DEAD = (WITH_DEAD_NODES, probabilities(9, (8,)) * np.array([1, 1, 1, 1, 1, 1, 0, 0]))
 INPUTS = [*LIVE, DEAD, (SQUARE, probabilities(4, (9,)))]
@@ -228,7 +220,7 @@ def test_fisher():
         return sum(masses[i] / z * dlog[i] for i in range(0, len(masses)))
 
     theta = field_grid("t", (2,))
-    lattice = random_lattice(5, num_nodes=4, extra=4)
+    lattice = random_lattice(np.random.default_rng(5), 4, 4)
     w = np.array([(a + 2) * theta[0] ** (a % 3) + theta[1] ** (1 + a % 2) for a in range(len(lattice.arcs))])
     paths, z = all_paths(lattice), path_sum(lattice, w)
     cases = []
@@ -287,7 +279,7 @@ def test_feature_counts():
         return sum(posterior[a] * f[i, a] for a in range(0, len(posterior)))
 
     x = field_grid("x", (2,))
-    lattice = random_lattice(7, num_nodes=4, extra=4)
+    lattice = random_lattice(np.random.default_rng(7), 4, 4)
     f = np.random.default_rng(7).integers(0, 3, (2, len(lattice.arcs)))
     w = np.array([(a + 1) * x[0] ** int(f[0, a]) * x[1] ** int(f[1, a]) for a in range(len(lattice.arcs))])
     posterior = arc_posteriors(lattice, w, REAL)
@@ -512,7 +504,7 @@ def test_temperature_posterior():
     def rhs(slope, posterior, paths, a):
         return sum(posterior[i] * (a in paths[i]) for i in range(0, len(paths)))
 
-    lattice = random_lattice(8, num_nodes=4, extra=3)
+    lattice = random_lattice(np.random.default_rng(8), 4, 3)
     w = field_grid("w", lattice.shape)
     paths, cases = all_paths(lattice), []
     for k in (1, 2, 3):
@@ -528,7 +520,7 @@ def test_hessian():
     def rhs(second, joint, posterior, a, b):
         return joint[a, b] - posterior[a] * posterior[b]
 
-    lattice = random_lattice(6, num_nodes=4, extra=3)
+    lattice = random_lattice(np.random.default_rng(6), 4, 3)
     w = field_grid("w", lattice.shape)
     z, posterior = path_sum(lattice, w), arc_posteriors(lattice, w, REAL)
     joint = np.full((len(w), len(w)), 0 * z)

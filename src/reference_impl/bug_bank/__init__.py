@@ -3,7 +3,8 @@
 The bugs are wrong on purpose: nothing of the package uses them. A bug, like the right code, is a loss as an autograd
 engine sees it: ``function(scores, targets, logit_lengths, target_lengths, *, blank=0)`` returns the losses (B,) and a
 ``backward`` that turns an upstream gradient (B,) into a gradient of the shape of ``scores``. To try the checks on a
-loss of your own, wrap it in a :class:`Candidate` and ask each check.
+loss of your own, wrap it in a :class:`Candidate` (from torch, with :func:`.torch_candidate.torch_candidate`) and ask
+each check.
 """
 
 from __future__ import annotations

@@ -50,6 +50,10 @@ class Candidate:
                                          np.array([len(targets)]), blank=blank)
         return losses[0], backward(np.ones(1))[0]
 
+    def gradient(self, scores, targets, *, blank=0):
+        """The gradient alone, of one utterance: what :func:`reference_impl.diagnosis.diagnose` takes."""
+        return self(scores, targets, blank=blank)[1]
+
 
 def over_batch(one, loss):
     """A candidate's function, made from ``one(scores, targets, blank) -> (loss, gradient)`` for one utterance."""
