@@ -21,7 +21,6 @@ from implementations import (
     assert_losses,
     every_kind,
     needs_cuda,
-    needs_triton,
     pad,
     random_scores,
 )
@@ -29,7 +28,9 @@ from implementations import (
 from reference_impl import log_softmax
 from reference_impl.lattice_arithmetic import ctc_posteriors, rnnt_posteriors
 
-pytestmark = needs_triton
+triton = pytest.importorskip("triton", reason="triton is not installed")
+tl = pytest.importorskip("triton.language")
+add_within_segment = pytest.importorskip("reference_impl.torch_impl.triton_rows").add_within_segment
 ROOT = Path(__file__).parent.parent
 
 
@@ -138,6 +139,43 @@ def test_the_same_bits_twice(kind, dtype):
     rest[0][:] = 5  # one entry to which all labels of a frame add
     first, second = (both(kind, scores, *rest)[1] for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+@triton.jit
+def groupings(values, firsts, out, out_first):
+    """Three elements of a segmented sum, taken together from the left and from the right."""
+    i = tl.arange(0, 64)
+    a, b, c = tl.load(values + i), tl.load(values + 64 + i), tl.load(values + 128 + i)
+    p, q, r = tl.load(firsts + i), tl.load(firsts + 64 + i), tl.load(firsts + 128 + i)
+    ab, pq = add_within_segment(a, p, b, q)
+    bc, qr = add_within_segment(b, q, c, r)
+    left, left_first = add_within_segment(ab, pq, c, r)
+    right, right_first = add_within_segment(a, p, bc, qr)
+    tl.store(out + i, left)
+    tl.store(out + 64 + i, right)
+    tl.store(out_first + i, left_first)
+    tl.store(out_first + 64 + i, right_first)
+
+
+def test_segmented_sum_is_associative():
+    """A GPU groups a scan as it likes; the interpreter goes from left to right, and would not notice."""
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randint(1, 100, (3, 64), generator=generator).double().to(TRITON_DEVICE)
+    firsts = torch.randint(0, 2, (3, 64), generator=generator, dtype=torch.int32).to(TRITON_DEVICE)
+    out, out_first = values.new_zeros(2, 64), firsts.new_zeros(2, 64)
+    groupings[(1,)](values, firsts, out, out_first)
+    assert torch.equal(out[0], out[1])
+    assert torch.equal(out_first[0], out_first[1])
+    assert 0 < out_first[0].sum() < 64
+
+
+def test_entries_that_are_not_read():
+    """A NaN among log-probs that no path uses is nobody's business: blanks of the last frame below the last row."""
+    scores, *rest = ragged("rnnt", 4, torch.float64)
+    scores[0, -1, :-1, 0] = float("nan")
+    results = both("rnnt", scores, *rest, inputs="log_probs")
+    assert results[1][0].isfinite().all()
+    assert_same(results, 1e-12)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -102,7 +102,7 @@ def rnnt_forward(blank_m, blank_k, label_m, label_k, T_of, U_of, T, U1, blank_sh
     for n in tl.range(1, T_b + U_b, num_stages=STAGES):
         before = base + (n - 1) * U1 + u
         t = n - 1 - u  # frame of the node that the arcs leave
-        advances = (u <= U_b) & (t >= 0) & (t < T_b - 1)  # the blank of the last frame leads out of the lattice
+        advances = (u <= U_b) & (t >= 0) & (t < T_b - 1)  # blanks of the last frame lead out of the lattice, unread
         emits = (u < U_b) & (t >= 0) & (t < T_b)
         weight, weight_e = _weight(blank_m, blank_k, before, advances)
         broken = tl.maximum(broken, tl.where(weight != weight, 1, 0))

@@ -255,7 +255,7 @@ def ctc_rows(logits, sb, st, sv, targets, T_of, U_of, blank, T, U, V, peaks, mas
 
 
 @triton.jit
-def _add_within_segment(value_a, first_a, value_b, first_b):
+def add_within_segment(value_a, first_a, value_b, first_b):
     """Sum of a run of equal labels: a sum that begins anew where ``first`` is 1."""
     return tl.where(first_b != 0, value_b, value_a + value_b), first_a | first_b
 
@@ -288,7 +288,7 @@ def ctc_gradient(logits, sb, st, sv, grad, gb, gt, gv, labels_in_order, order, T
     label = tl.load(labels_in_order + b * U + u, mask=emits, other=-1)
     before = tl.load(labels_in_order + b * U + u - 1, mask=emits & (u > 0), other=-1)
     after = tl.load(labels_in_order + b * U + u + 1, mask=u + 1 < labels, other=-1)
-    occupancy, _ = tl.associative_scan((occupancy, (label != before).to(tl.int32)), 0, _add_within_segment)
+    occupancy, _ = tl.associative_scan((occupancy, (label != before).to(tl.int32)), 0, add_within_segment)
     complete = emits & (label != after) & (label >= 0) & (label < V)
     e_label = occupancy * upstream
 
