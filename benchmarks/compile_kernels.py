@@ -45,8 +45,11 @@ class Recorder:
         return lambda *args, **kwargs: self.launches.append((self.kernel, args, kwargs))
 
 
-def launches(kind, dtype, U, V):
-    """The kernels of one step forward and back on two utterances of two frames, with their arguments."""
+def launches(kind, dtype, U, V, normalise=True, options=None, integers=torch.int64):
+    """The kernels of one step forward and back on two utterances of two frames, with their arguments.
+
+    ``normalise`` is False for log-probs; ``options`` are FastEmit's lambda and the clamp, for RNN-T.
+    """
     recorded, originals = [], []
     for module in (triton_rows, triton_lattice):
         for name in module.__all__:
@@ -56,9 +59,9 @@ def launches(kind, dtype, U, V):
         dtype = {name: dtype for dtype, name in TYPES.items()}[dtype]
         shape = (2, 2, V) if kind == "ctc" else (2, 2, U + 1, V)
         logits = torch.zeros(shape, dtype=dtype, requires_grad=True)
-        function, options = {"ctc": (triton_backend.CTC, ()), "rnnt": (triton_backend.RNNT, (0.0, None))}[kind]
-        lengths = torch.ones(2, U, dtype=torch.int64), torch.tensor([2, 2]), torch.tensor([U, U])
-        function.apply(logits, *lengths, 0, True, False, *options).sum().backward()
+        function, usual = {"ctc": (triton_backend.CTC, ()), "rnnt": (triton_backend.RNNT, (0.0, None))}[kind]
+        lengths = torch.ones(2, U, dtype=integers), torch.tensor([2, 2]), torch.tensor([U, U])
+        function.apply(logits, *lengths, 0, normalise, False, *(options or usual)).sum().backward()
     finally:
         for module, name, kernel in originals:
             setattr(module, name, kernel)

@@ -247,15 +247,35 @@ def test_float32_is_as_good_as_its_softmax(kind, T, U):
     assert_gradients(logits.grad[0].cpu().numpy(), EXPLICIT[kind].grad_logits(scores, targets), 1e-6)
 
 
-def test_compiled_for_a_gpu():
-    """For sm_90 on any machine: no spilled registers at ordinary sizes, 16 bytes an access though V is odd."""
-    script = ("import json, sys; sys.path.insert(0, 'benchmarks'); import compile_kernels; "
-              "cases = [('rnnt', 'bf16', 100, 1025), ('ctc', 'fp32', 150, 1024)]; "
-              "print(json.dumps(list(compile_kernels.rows(cases))))")
+def without_the_interpreter(code):
+    """What a piece of Python prints in a process where kernels are compiled, with `compile_kernels` at hand."""
+    script = f"import json, sys; sys.path.insert(0, 'benchmarks'); import compile_kernels\n{code}"
     environment = {**os.environ, "TRITON_INTERPRET": "0"}
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout.splitlines()[-1])
+    return done.stdout.splitlines()[-1]
+
+
+def test_every_variant_compiles():
+    """Log-probs, FastEmit and a clamp, one frame's worth of labels or none: what the interpreter runs, a GPU can."""
+    printed = without_the_interpreter("""
+import torch
+names = []
+for case in [("rnnt", "fp16", 5, 30, False), ("rnnt", "fp64", 5, 30, True, (0.01, 0.5), torch.int32),
+             ("rnnt", "bf16", 0, 7), ("ctc", "fp64", 5, 30, False), ("ctc", "fp16", 0, 7, True, None, torch.int32)]:
+    for launch in compile_kernels.launches(*case):
+        compile_kernels.compiled(*launch)
+        names.append(launch[0].__name__)
+print(json.dumps(names))""")
+    kernels = ["rnnt_rows", "rnnt_forward", "rnnt_backward", "rnnt_gradient"]
+    assert json.loads(printed) == 3 * kernels + 2 * [name.replace("rnnt", "ctc") for name in kernels]
+
+
+def test_compiled_for_a_gpu():
+    """For sm_90 on any machine: no spilled registers at ordinary sizes, 16 bytes an access though V is odd."""
+    rows = json.loads(without_the_interpreter("""
+cases = [("rnnt", "bf16", 100, 1025), ("ctc", "fp32", 150, 1024)]
+print(json.dumps(list(compile_kernels.rows(cases))))"""))
     assert len(rows) == 8
     for row in rows:
         assert row["stack_bytes"] == 0, row

@@ -134,7 +134,8 @@ def rnnt_backward(blank_share, label_share, log_z, T_of, U_of, T, U1, e_blank, e
                   COMPUTE: tl.constexpr, STAGES: tl.constexpr):
     """Posteriors of the blank arc and the label arc that leave each node, [b, t + u, u]: multiply and add, no more.
 
-    The larger of two flows is what the smaller leaves over: no mass is lost to rounding on the way.
+    The larger of two flows is what the smaller leaves over: no mass is lost to rounding on the way. The shares of nodes
+    outside the grid were stored as 0, so the way back need not ask for t.
     """
     b = tl.program_id(0).to(tl.int64)
     T_b, U_b, _ = _lengths(T_of, U_of, b, T, U1 - 1, 1)
