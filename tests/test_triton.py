@@ -132,6 +132,16 @@ def test_hardly_possible(kind, value, tolerance):
     assert kernel_losses[0].item() == pytest.approx(min(losses[0].item() - 200 - value, 1488522236), rel=1e-6)
 
 
+def test_a_mask_has_no_exponent():
+    """A masked arc from a node of mass 1 must not drown the arc beside it, 200 nats down: beyond float32's range."""
+    scores = torch.full((1, 2, 2, 2), -torch.inf)
+    scores[0, 0, 0] = torch.tensor([-200.0, 0.0])  # to (1, 0), and to (0, 1), where blanks are masked
+    scores[0, 1, 0, 1] = scores[0, 1, 1, 0] = 0.0
+    results = both("rnnt", scores, [[1]], [2], [1], inputs="log_probs")
+    assert_same(results, 1e-6)
+    assert results[1][0].item() == 200
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
 @every_kind
 def test_the_same_bits_twice(kind, dtype):
