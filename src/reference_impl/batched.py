@@ -1,8 +1,9 @@
 """CTC and RNN-T losses and logit gradients for a padded batch, in NumPy. The lattice runs on shares, in float64.
 
-Forward, log alpha advances frame by frame (CTC) or anti-diagonal by anti-diagonal (RNN-T), and the share of each
-incoming arc in its node's mass is stored. Backward, occupancy flows back through the shares by multiply-add: no beta,
-no exp, no log, and mass is conserved. It is back-propagation through the forward recursion, as k2's backward is.
+Forward, alpha advances frame by frame (CTC) or anti-diagonal by anti-diagonal (RNN-T). Backward, occupancy flows back
+by multiply-add through the share of each incoming arc in its node's mass: no beta, no exp, no log, and mass is
+conserved. It is back-propagation through the forward recursion, as k2's backward is. The sweeps are in
+:mod:`.wavefront_ctc` and :mod:`.wavefront_rnnt`, softmax and gradient in :mod:`.rows`; here they are put together.
 The explicit recursions of one utterance, which define what these return, are :mod:`reference_impl.ctc` and ``rnnt``.
 """
 
@@ -12,10 +13,11 @@ import numpy as np
 
 from . import _validation
 from ._validation import check_no_nan_or_inf
+from .rows import ctc_gradient, ctc_log_probs, exp_rows, rnnt_gradient, rnnt_log_probs
+from .wavefront_ctc import ctc_sweeps
+from .wavefront_rnnt import rnnt_sweeps
 
 __all__ = ["ctc_loss", "rnnt_loss"]
-
-_BLOCK = 65536  # elements of the logits handled at a time: 256 KB of float32 stay in the cache between passes
 
 
 def ctc_loss(logits, targets, logit_lengths, target_lengths, *, blank=0):
@@ -51,24 +53,20 @@ def ctc_loss(logits, targets, logit_lengths, target_lengths, *, blank=0):
     """
     logits, targets, T_of, U_of, blank = _checked(logits, targets, logit_lengths, target_lengths, blank, 3, "(B, T, V)")
     B, T, _ = logits.shape
-    extended = np.full((B, 2 * targets.shape[1] + 1), blank)
-    extended[:, 1::2] = targets
-    grad, mass = _buffer(logits), np.ones((B, T))
-    emission = np.full((T, B, extended.shape[1]), -np.inf)
+    grad, mass, log_mass = _buffer(logits), np.ones((B, T)), np.zeros((B, T))
     for b in range(B):
-        used, states = logits[b, :T_of[b]], extended[b, :2 * U_of[b] + 1]
-        log_mass = _exp_rows(used, grad[b, :T_of[b]], mass[b, :T_of[b]], b)
-        emission[:T_of[b], b, :len(states)] = np.take(used, states, axis=1) - log_mass[:, None]
+        t = T_of[b]
+        log_mass[b, :t] = _exp_rows(logits[b, :t], mass[b, :t], grad[b, :t], b)
 
-    log_z, state_occupancy = _ctc_lattice(emission, extended, T_of, U_of)
+    def log_probs_of(b):
+        return ctc_log_probs(logits[b, :T_of[b]], log_mass[b, :T_of[b]], targets[b, :U_of[b]], blank)
+
+    log_z, blank_states, label_states = ctc_sweeps(log_probs_of, targets, T_of, U_of, T)
     for b in range(B):
-        rows, states = grad[b, :T_of[b]], state_occupancy[:T_of[b], b, :2 * U_of[b] + 1]
-        _scale_rows(rows, (log_z[b] > -np.inf) / mass[b, :T_of[b]])
-        rows[:, blank] -= states[:, ::2].sum(1)
-        order = np.argsort(targets[b, :U_of[b]], kind="stable")
-        if len(order):
-            labels, starts = np.unique(targets[b, order], return_index=True)
-            rows[:, labels] -= np.add.reduceat(states[:, 1::2][:, order], starts, axis=1)
+        t, u = T_of[b], U_of[b]
+        ctc_gradient(grad[b, :t], (log_z[b] > -np.inf) / mass[b, :t], blank_states[:t, b].sum(1),
+                     label_states[:t, b, :u], targets[b, :u], blank)
+        grad[b, t:] = 0
     return _results(log_z, grad, logits)
 
 
@@ -106,30 +104,23 @@ def rnnt_loss(logits, targets, logit_lengths, target_lengths, *, blank=0):
     logits, targets, T_of, U_of, blank = _checked(
         logits, targets, logit_lengths, target_lengths, blank, 4, "(B, T, U+1, V)")
     B, T, rows, _ = logits.shape
-    grad, mass = _buffer(logits), np.ones((B, T, rows))
-    blank_weight, label_weight = (np.full((T + rows - 1, B, rows), -np.inf) for _ in range(2))
-    last_blank = np.full(B, -np.inf)
+    grad, mass, log_mass = _buffer(logits), np.ones((B, T, rows)), np.zeros((B, T, rows))
     for b in range(B):
-        t, u = T_of[b], U_of[b]
-        used, columns = logits[b, :t, :u + 1], np.arange(u)
-        log_mass = _exp_rows(used, grad[b, :t, :u + 1], mass[b, :t, :u + 1], b)
-        _by_frame(blank_weight, T)[:t, :u + 1, b] = used[:, :, blank] - log_mass
-        _by_frame(label_weight, T)[:t, :u, b] = used[:, columns, targets[b, :u]] - log_mass[:, :-1]
-        last_blank[b] = _by_frame(blank_weight, T)[t - 1, u, b]
-        _by_frame(blank_weight, T)[t - 1, :, b] = -np.inf
+        used = b, slice(T_of[b]), slice(U_of[b] + 1)
+        log_mass[used] = _exp_rows(logits[used], mass[used], grad[used], b)
 
-    log_z, e_blank, e_label = _rnnt_lattice(blank_weight, label_weight, last_blank, T_of, U_of)
+    def log_probs_of(b):
+        used = b, slice(T_of[b]), slice(U_of[b] + 1)
+        return rnnt_log_probs(logits[used], log_mass[used], targets[b, :U_of[b]], blank)
+
+    log_z, e_blank, e_label = rnnt_sweeps(log_probs_of, T_of, U_of, T, rows - 1)
     for b in range(B):
         t, u = T_of[b], U_of[b]
-        blank_arcs = _by_frame(e_blank, T)[:t, :u + 1, b].copy()
-        label_arcs = _by_frame(e_label, T)[:t, :u, b]
-        blank_arcs[t - 1, u] = log_z[b] > -np.inf
+        blank_arcs, label_arcs = e_blank[:t, :u + 1, b].copy(), e_label[:t, :u, b].copy()
         node = blank_arcs.copy()
         node[:, :-1] += label_arcs
-        used = grad[b, :t, :u + 1]
-        _scale_rows(used, node / mass[b, :t, :u + 1])
-        used[:, :, blank] -= blank_arcs
-        used[:, np.arange(u), targets[b, :u]] -= label_arcs
+        rnnt_gradient(grad[b, :t], node / mass[b, :t, :u + 1], blank_arcs, label_arcs, targets[b, :u], blank)
+        grad[b, t:], grad[b, :t, u + 1:] = 0, 0
     return _results(log_z, grad, logits)
 
 
@@ -148,132 +139,17 @@ def _checked(logits, targets, logit_lengths, target_lengths, blank, rank, axes):
 
 
 def _buffer(logits):
-    """Zeros that will hold exp(logits - max), then the gradient; half precision is computed in float32."""
-    return np.zeros(logits.shape, np.float64 if logits.dtype == np.float64 else np.float32)
+    """For exp(logits), and then the gradient; half precision is computed in float32."""
+    return np.empty(logits.shape, np.float64 if logits.dtype == np.float64 else np.float32)
+
+
+def _exp_rows(logits, mass, out, b):
+    """Log-sum-exp of each row of utterance b; ``mass`` and ``out`` are filled."""
+    log_mass = exp_rows(logits, mass, out)
+    if np.isnan(log_mass).any():
+        check_no_nan_or_inf("logits", logits, (b,))
+    return log_mass
 
 
 def _results(log_z, grad, logits):
     return (0.0 - log_z).astype(grad.dtype), grad.astype(logits.dtype, copy=False)
-
-
-def _exp_rows(logits, out, mass, b):
-    """``out = exp(logits - max)`` over the last axis, ``mass`` its sum; returns the float64 log-sum-exp of each row.
-
-    A fully masked row gets out 0, mass 1 and log-sum-exp 0, so that its log-probs stay ``-inf``.
-    """
-    log_mass = np.empty(logits.shape[:-1])
-    step = max(1, _BLOCK // max(1, logits[0].size)) if len(logits) else 1
-    for start in range(0, len(logits), step):
-        block = slice(start, start + step)
-        peak = logits[block].max(-1)
-        if not (peak < np.inf).all():
-            check_no_nan_or_inf("logits", logits, (b,))
-        peak = np.where(peak == -np.inf, 0, peak).astype(out.dtype)
-        with np.errstate(over="ignore"):  # a difference beyond the range of floats is -inf, as it should be
-            np.subtract(logits[block], peak[..., None], out=out[block], dtype=out.dtype)
-        np.exp(out[block], out=out[block])
-        row_mass = out[block].sum(-1, dtype=np.float64)
-        mass[block] = np.where(row_mass == 0, 1, row_mass)
-        log_mass[block] = peak + np.log(mass[block])
-    return log_mass
-
-
-def _scale_rows(rows, factor):
-    factor = factor.astype(rows.dtype)
-    step = max(1, _BLOCK // max(1, rows[0].size)) if len(rows) else 1
-    for start in range(0, len(rows), step):
-        block = slice(start, start + step)
-        rows[block] *= factor[block][..., None]
-
-
-def _ctc_lattice(emission, extended, T_of, U_of):
-    """Log Z (B,) and the occupancy of each state (T, B, S) from the emission log-probs (T, B, S)."""
-    T, B, S = emission.shape
-    skip_penalty = np.where(extended[:, 2:] != extended[:, :-2], 0.0, -np.inf)
-    shares = np.zeros((T, 3, B, S))  # of the arcs that stay, move on by one state, skip one
-    last_alpha = np.full((B, S), -np.inf)
-    alpha = np.full((B, S), -np.inf)
-    with np.errstate(divide="ignore"):
-        for t in range(T):
-            if t == 0:
-                alpha[:, :2] = emission[0, :, :2]
-            else:
-                arriving = np.full((3, B, S), -np.inf)
-                arriving[0] = alpha
-                arriving[1, :, 1:] = alpha[:, :-1]
-                arriving[2, :, 2:] = alpha[:, :-2] + skip_penalty
-                peak = arriving.max(0)
-                peak[peak == -np.inf] = 0.0
-                np.exp(np.subtract(arriving, peak, out=arriving), out=shares[t])
-                mass = shares[t].sum(0)
-                alpha = peak + np.log(mass) + emission[t]
-                mass[mass == 0.0] = 1.0
-                shares[t] /= mass
-            ends = T_of == t + 1
-            last_alpha[ends] = alpha[ends]
-
-    last, before_last = 2 * U_of, np.maximum(2 * U_of - 1, 0)
-    utterance = np.arange(B)
-    ending = np.stack([last_alpha[utterance, last], np.where(U_of > 0, last_alpha[utterance, before_last], -np.inf)])
-    log_z = np.logaddexp(ending[0], ending[1])
-    log_z[(T_of == 0) & (U_of == 0)] = 0.0
-    terminal_share = np.exp(ending - np.where(log_z == -np.inf, 0.0, log_z))
-
-    occupancy = np.zeros((T, B, S))
-    gamma = np.zeros((B, S))
-    for t in reversed(range(T)):
-        ends = np.flatnonzero(T_of == t + 1)
-        gamma[ends, before_last[ends]] += terminal_share[1, ends]
-        gamma[ends, last[ends]] += terminal_share[0, ends]
-        occupancy[t] = gamma
-        flow = shares[t] * gamma
-        gamma = flow[0]
-        gamma[:, :-1] += flow[1, :, 1:]
-        gamma[:, :-2] += flow[2, :, 2:]
-    return log_z, occupancy
-
-
-def _by_frame(diagonals, T):
-    """View of an array indexed [t + u, b, u] as [t, u, b]: neighbours on an anti-diagonal stay neighbours in memory."""
-    n, b, u = diagonals.strides
-    return np.lib.stride_tricks.as_strided(
-        diagonals, (T, diagonals.shape[2], diagonals.shape[1]), (n, n + u, b))
-
-
-def _rnnt_lattice(blank_weight, label_weight, last_blank, T_of, U_of):
-    """Log Z (B,) and the posteriors of the blank and label arcs leaving each node, without the last blank.
-
-    All arrays are indexed [t + u, b, u]. ``blank_weight`` and ``label_weight`` are the log-weights of the arcs that
-    leave a node; ``-inf`` where there is none, and for blanks in the last frame.
-    """
-    N, B, rows = blank_weight.shape
-    alpha = np.full((N, B, rows), -np.inf)
-    alpha[0, :, 0] = 0.0
-    blank_share, label_share = np.zeros((N + 1, B, rows)), np.zeros((N + 1, B, rows))  # of the arcs into diagonal n
-    from_label = np.full((B, rows), -np.inf)
-    for n in range(1, N):
-        from_blank = alpha[n - 1] + blank_weight[n - 1]
-        np.add(alpha[n - 1, :, :-1], label_weight[n - 1, :, :-1], out=from_label[:, 1:])
-        larger, smaller = np.maximum(from_blank, from_label), np.minimum(from_blank, from_label)
-        smaller -= np.where(larger == -np.inf, 0.0, larger)
-        odds = np.exp(smaller, out=smaller)
-        np.add(larger, np.log1p(odds), out=alpha[n])
-        large_share = 1.0 / (1.0 + odds)
-        small_share = odds * large_share
-        blank_leads = from_blank >= from_label
-        blank_share[n] = np.where(blank_leads, large_share, small_share)
-        label_share[n] = np.where(blank_leads, small_share, large_share)
-
-    utterance, last_diagonal = np.arange(B), T_of - 1 + U_of
-    log_z = alpha[last_diagonal, utterance, U_of] + last_blank
-    gamma = np.zeros((B, rows))
-    for n in reversed(range(1, N)):
-        ends = np.flatnonzero(last_diagonal == n)
-        gamma[ends, U_of[ends]] += log_z[ends] > -np.inf
-        blank_share[n] *= gamma  # a share times its node's occupancy is the arc's posterior
-        label_share[n] *= gamma
-        gamma = blank_share[n].copy()
-        gamma[:, :-1] += label_share[n, :, 1:]
-    e_label = np.zeros_like(label_share[1:])
-    e_label[:, :, :-1] = label_share[1:, :, 1:]
-    return log_z, blank_share[1:], e_label

@@ -1,14 +1,17 @@
 """The tensor-op backend: both losses as autograd.Functions made of ordinary torch operations, on any device.
 
-The lattice is float64 and runs on shares, as in :mod:`reference_impl.batched`; the sweep back and the gradient are
-computed in ``backward``, when the upstream gradient is known. Arguments come checked for shape and dtype from
-:mod:`.losses`; labels and lengths may still be wrong (``validate=False``), which makes their utterance NaN.
+A plain tensor on the CPU goes to :mod:`.numpy_ops`, which is faster there. The lattice is float64 and runs on shares,
+with logarithms, as in :mod:`reference_impl.log_sweeps`; the sweep back and the gradient are computed in ``backward``,
+when the upstream gradient is known. Arguments come checked for shape and dtype from :mod:`.losses`; labels and lengths
+may still be wrong (``validate=False``), which makes their utterance NaN.
 """
 
 from __future__ import annotations
 
 import torch
 
+from . import numpy_ops
+from .edges import compute_dtype, effective_upstream, handed_back, in_range, in_use
 from .once_differentiable import once_differentiable
 
 __all__ = ["CTC", "RNNT"]
@@ -16,19 +19,35 @@ __all__ = ["CTC", "RNNT"]
 _LATTICE = torch.float64
 
 
-class CTC(torch.autograd.Function):
+class CTC:
+    """The choice between NumPy and tensor operations; the arguments are those of the functions."""
+
+    @staticmethod
+    def apply(logits, *arguments):
+        return (numpy_ops.CTC if numpy_ops.takes(logits) else TensorCTC).apply(logits, *arguments)
+
+
+class RNNT:
+    """The choice between NumPy and tensor operations; the arguments are those of the functions."""
+
+    @staticmethod
+    def apply(logits, *arguments):
+        return (numpy_ops.RNNT if numpy_ops.takes(logits) else TensorRNNT).apply(logits, *arguments)
+
+
+class TensorCTC(torch.autograd.Function):
     """Losses (B,) of logits (B, T, V), or of log-probs if ``normalise`` is False."""
 
     @staticmethod
     def forward(ctx, logits, targets, logit_lengths, target_lengths, blank, normalise, overwrite):
         B, T, V = logits.shape
-        labels, T_of, U_of, usable = _usable(targets, logit_lengths, target_lengths, T, V, blank, least_frames=0)
+        labels, T_of, U_of, usable = in_range(targets, logit_lengths, target_lengths, T, V, blank, least_frames=0)
         extended = labels.new_full((B, 2 * labels.shape[1] + 1), blank)
         extended[:, 1::2] = labels
-        in_use = _in_use(T_of, T)[:, :, None] & _in_use(2 * U_of + 1, extended.shape[1])[:, None]
+        used = in_use(T_of, T)[:, :, None] & in_use(2 * U_of + 1, extended.shape[1])[:, None]
         peak, mass = _row_peak_and_mass(logits, normalise)
         emission = logits.gather(2, extended[:, None].expand(B, T, -1))
-        emission = _as_log_probs(emission, peak, mass, in_use)
+        emission = _as_log_probs(emission, peak, mass, used)
 
         alphas, shares = _ctc_forward(emission.transpose(0, 1), extended)
         utterance = torch.arange(B, device=logits.device)
@@ -43,22 +62,22 @@ class CTC(torch.autograd.Function):
         terminal.index_put_(where, (ending - log_z.masked_fill(log_z == -torch.inf, 0.0)).exp(), accumulate=True)
         ctx.normalise, ctx.overwrite = normalise, overwrite
         ctx.save_for_backward(logits, peak, mass, extended, T_of, log_z, shares, terminal)
-        return (0.0 - log_z).to(_compute_dtype(logits))
+        return (0.0 - log_z).to(compute_dtype(logits))
 
     @staticmethod
     @once_differentiable
     def backward(ctx, upstream):
         logits, peak, mass, extended, T_of, log_z, shares, terminal = ctx.saved_tensors
         B, T, _ = logits.shape
-        upstream, flows = _upstream(upstream, log_z)
+        upstream, flows = effective_upstream(upstream, log_z)
         occupancy = _ctc_backward(shares, terminal)[:T].transpose(0, 1) * upstream[:, None, None]
         grad = _scaled_softmax(logits, peak, mass, upstream[:, None].expand(B, T), ctx)
         grad.scatter_add_(2, extended[:, None].expand(B, T, -1), -occupancy.to(grad.dtype))
-        grad.masked_fill_(~(_in_use(T_of, T) & flows[:, None])[..., None], 0.0)
-        return _handed_back(grad, logits, ctx.overwrite), *[None] * 6
+        grad.masked_fill_(~(in_use(T_of, T) & flows[:, None])[..., None], 0.0)
+        return handed_back(grad, logits, ctx.overwrite), *[None] * 6
 
 
-class RNNT(torch.autograd.Function):
+class TensorRNNT(torch.autograd.Function):
     """Losses (B,) of logits (B, T, U+1, V), or of log-probs if ``normalise`` is False.
 
     ``fastemit_lambda`` and ``clamp`` (None: no bound) change what ``backward`` returns, not the losses.
@@ -68,14 +87,14 @@ class RNNT(torch.autograd.Function):
     def forward(ctx, logits, targets, logit_lengths, target_lengths, blank, normalise, overwrite, fastemit_lambda,
                 clamp):
         B, T, rows, V = logits.shape
-        labels, T_of, U_of, usable = _usable(targets, logit_lengths, target_lengths, T, V, blank, least_frames=1)
-        frame = _in_use(T_of, T)[:, :, None]
+        labels, T_of, U_of, usable = in_range(targets, logit_lengths, target_lengths, T, V, blank, least_frames=1)
+        frame = in_use(T_of, T)[:, :, None]
         peak, mass = _row_peak_and_mass(logits, normalise)
         index = labels[:, None, :, None].expand(B, T, rows - 1, 1)
         label_weight = _as_log_probs(logits[:, :, :-1].gather(3, index), peak[:, :, :-1], mass[:, :, :-1],
-                                     (frame & _in_use(U_of, rows - 1)[:, None])[..., None])[..., 0]
+                                     (frame & in_use(U_of, rows - 1)[:, None])[..., None])[..., 0]
         blank_weight = _as_log_probs(logits[..., blank, None], peak, mass,
-                                     (frame & _in_use(U_of + 1, rows)[:, None])[..., None])[..., 0]
+                                     (frame & in_use(U_of + 1, rows)[:, None])[..., None])[..., 0]
         utterance = torch.arange(B, device=logits.device)
         last_blank = blank_weight[utterance, T_of - 1, U_of]
         # blanks of the last frame lead out of the grid; the last blank is added at the end
@@ -89,14 +108,14 @@ class RNNT(torch.autograd.Function):
         ctx.blank, ctx.normalise, ctx.overwrite = blank, normalise, overwrite
         ctx.fastemit_lambda, ctx.clamp = fastemit_lambda, clamp
         ctx.save_for_backward(logits, peak, mass, labels, T_of, U_of, log_z, blank_shares, label_shares, terminal)
-        return (0.0 - log_z).to(_compute_dtype(logits))
+        return (0.0 - log_z).to(compute_dtype(logits))
 
     @staticmethod
     @once_differentiable
     def backward(ctx, upstream):
         logits, peak, mass, labels, T_of, U_of, log_z, blank_shares, label_shares, terminal = ctx.saved_tensors
         B, T, rows, _ = logits.shape
-        upstream, flows = _upstream(upstream, log_z)
+        upstream, flows = effective_upstream(upstream, log_z)
         e_blank, e_label = _rnnt_backward(blank_shares, label_shares, terminal)
         e_blank, e_label = _by_frame(e_blank, T).permute(2, 0, 1), _by_frame(e_label, T).permute(2, 0, 1)
         e_label = e_label * (1.0 + ctx.fastemit_lambda)
@@ -108,35 +127,17 @@ class RNNT(torch.autograd.Function):
         grad[:, :, :-1].scatter_add_(3, index, -e_label[:, :, :-1, None].to(grad.dtype))
         if ctx.clamp is not None:
             grad.clamp_(-ctx.clamp, ctx.clamp).mul_(upstream.to(grad.dtype)[:, None, None, None])
-        in_use = _in_use(T_of, T)[:, :, None] & _in_use(U_of + 1, rows)[:, None]
-        grad.masked_fill_(~(in_use & flows[:, None, None])[..., None], 0.0)
-        return _handed_back(grad, logits, ctx.overwrite), *[None] * 8
-
-
-def _compute_dtype(logits):
-    return torch.float64 if logits.dtype == torch.float64 else torch.float32
-
-
-def _usable(targets, logit_lengths, target_lengths, T, V, blank, least_frames):
-    """Labels and lengths forced into range (padding may hold anything), and which utterances needed no force."""
-    T_of, U_of = logit_lengths.clamp(least_frames, max(T, least_frames)), target_lengths.clamp(0, targets.shape[1])
-    labels = targets.clamp(0, V - 1)
-    wrong = ((labels != targets) | (targets == blank)) & _in_use(U_of, targets.shape[1])
-    usable = (T_of == logit_lengths) & (U_of == target_lengths) & ~wrong.any(1)
-    return labels, T_of, U_of, usable
-
-
-def _in_use(lengths, size):
-    """(B, size) bool: position < length."""
-    return torch.arange(size, device=lengths.device) < lengths[:, None]
+        used = in_use(T_of, T)[:, :, None] & in_use(U_of + 1, rows)[:, None]
+        grad.masked_fill_(~(used & flows[:, None, None])[..., None], 0.0)
+        return handed_back(grad, logits, ctx.overwrite), *[None] * 8
 
 
 def _row_peak_and_mass(logits, normalise):
     """Maximum of each row and float64 sum of exp(logits - maximum); 0 and 1 for scores taken as they are."""
     if not normalise:
-        peak = torch.zeros(logits.shape[:-1], dtype=_compute_dtype(logits), device=logits.device)
+        peak = torch.zeros(logits.shape[:-1], dtype=compute_dtype(logits), device=logits.device)
         return peak, torch.ones_like(peak, dtype=_LATTICE)
-    scores = logits.to(_compute_dtype(logits))
+    scores = logits.to(compute_dtype(logits))
     peak = scores.amax(-1)
     peak = peak.masked_fill(peak == -torch.inf, 0.0)
     mass = (scores - peak[..., None]).exp_().sum(-1, dtype=_LATTICE)
@@ -150,41 +151,17 @@ def _as_log_probs(gathered, peak, mass, in_use):
     return gathered.masked_fill(~in_use, -torch.inf)
 
 
-def _upstream(upstream, log_z):
-    """The upstream gradient in float64, and for which utterances any gradient flows.
-
-    None flows where no alignment exists (the loss is constant there) or where the upstream gradient is 0 (so that a
-    masked-out NaN loss stays masked). Elsewhere an infinite one counts as the largest finite number: inf * 0 cannot
-    arise where an occupancy or a probability is 0.
-    """
-    flows = (log_z != -torch.inf) & (upstream != 0)
-    largest = torch.finfo(upstream.dtype).max
-    upstream = upstream.clamp(-largest, largest).to(_LATTICE).masked_fill(log_z.isnan(), torch.nan)
-    return upstream.masked_fill(~flows, 0.0), flows
-
-
 def _scaled_softmax(logits, peak, mass, scale, ctx):
     """softmax * scale, or zeros for scores taken as they are: the first term of the gradient.
 
     In the memory of the logits if that may be overwritten and has the type to compute in.
     """
-    dtype = _compute_dtype(logits)
+    dtype = compute_dtype(logits)
     grad = logits.detach() if ctx.overwrite and logits.dtype == dtype else None
     if not ctx.normalise:
         return (torch.empty(logits.shape, dtype=dtype, device=logits.device) if grad is None else grad).zero_()
     grad = logits.to(dtype) - peak[..., None] if grad is None else grad.sub_(peak[..., None])
     return grad.exp_().mul_((scale / mass).to(dtype)[..., None])
-
-
-def _handed_back(grad, logits, overwrite):
-    """The gradient in the type of the logits; if it takes their memory, autograd is told that they have changed."""
-    if not overwrite:
-        return grad.to(logits.dtype)
-    changed = logits.detach()
-    if grad.data_ptr() != changed.data_ptr():
-        changed.copy_(grad)
-    torch.autograd.graph.increment_version(logits)
-    return changed
 
 
 def _ctc_forward(emission, extended):

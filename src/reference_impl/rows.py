@@ -1,0 +1,144 @@
+"""The dense part of both losses in NumPy: exponentials and sums of rows of logits going in, gradients coming out.
+
+No lattice lives here. A block of rows stays in the cache from the exponential to its sum; the exponentials become the
+gradient where they are, so that the logits are read once and the gradient is written twice.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["ctc_gradient", "ctc_log_probs", "exp_rows", "rnnt_gradient", "rnnt_log_probs"]
+
+_BLOCK = 65536  # elements of the logits handled at a time: 256 KB of float32
+
+
+def exp_rows(logits, mass, out=None):
+    """``out = exp(logits)`` in units that differ from row to row, ``mass`` its sum over the last axis.
+
+    The unit is 1 where nothing is lost by it, else the largest entry of the row. Nothing is lost if the sum is so far
+    from both ends of the range of floats that what underflows is beyond the reach of rounding.
+
+    Parameters
+    ----------
+    logits : (..., V) array of two or three axes
+        float16, float32 or float64.
+    mass : array of float64
+        One for each row; filled.
+    out : array like logits, optional
+        float64 for float64 logits, else float32; filled. May be ``logits``. None: nothing but the sums is wanted.
+
+    Returns
+    -------
+    float64 array
+        log-sum-exp of each row; NaN for a row with a NaN or ``+inf``. For a row of ``-inf`` it is 0, so that log-probs
+        stay ``-inf``, and ``mass`` is 1.
+    """
+    if logits.ndim == 3 and all(each.flags.c_contiguous for each in (logits, mass, logits if out is None else out)):
+        flat = (each if each is None else each.reshape(-1, logits.shape[-1]) for each in (logits, out))
+        return exp_rows(next(flat), mass.reshape(-1), next(flat)).reshape(mass.shape)
+    log_mass = np.empty(mass.shape)
+    dtype = out.dtype if out is not None else np.dtype(np.float64 if logits.dtype == np.float64 else np.float32)
+    limits = np.finfo(dtype)
+    least = float(limits.tiny) / float(limits.eps) ** 2
+    ones = np.ones(logits.shape[-1], dtype)
+    in_place = out is not None and np.may_share_memory(logits, out)
+    # a difference beyond the range of floats is -inf, as it should be; a NaN is seen in the sum
+    with np.errstate(over="ignore", invalid="ignore"):
+        for block in _blocks(logits.shape):
+            x = logits[block].copy() if in_place else logits[block]
+            y = np.empty(x.shape, dtype) if out is None else out[block]
+            np.exp(x, out=y, dtype=dtype)
+            sums = np.matmul(y, ones).astype(np.float64)
+            peak = 0.0
+            if not ((least < sums) & (sums < 1 / least)).all():
+                peak = x.max(-1)
+                peak = np.where(peak == -np.inf, 0, peak).astype(dtype)
+                np.subtract(x, peak[..., None], out=y, dtype=dtype)
+                np.exp(y, out=y)
+                sums = y.sum(-1, dtype=np.float64)
+                sums[sums == 0.0] = 1.0
+            mass[block] = sums
+            log_mass[block] = peak + np.log(sums)
+    return log_mass
+
+
+def _blocks(shape):
+    """Indices that together cover all rows, of some _BLOCK elements each; not fewer than one row."""
+    inner = shape[-1] * (shape[1] if len(shape) == 3 else 1)
+    if len(shape) == 3 and inner > _BLOCK:
+        for t in range(shape[0]):
+            yield from ((t, *block) for block in _blocks(shape[1:]))
+        return
+    step = max(1, _BLOCK // max(1, inner))
+    yield from ((slice(start, start + step),) for start in range(0, shape[0], step))
+
+
+def ctc_log_probs(logits, log_mass, labels, blank):
+    """Float64 log-probs of the blank (T,) and of each label (T, U), from logits (T, V)."""
+    return logits[:, blank] - log_mass, np.take(logits, labels, axis=1) - log_mass[:, None]
+
+
+def rnnt_log_probs(logits, log_mass, labels, blank):
+    """Float64 log-probs of the blank (T, U+1) and of the next label (T, U), from logits (T, U+1, V)."""
+    return logits[:, :, blank] - log_mass, logits[:, np.arange(len(labels)), labels] - log_mass[:, :-1]
+
+
+def ctc_gradient(rows, factor, blank_part, label_part, labels, blank):
+    """In place: ``rows * factor``, less ``blank_part`` for the blank and ``label_part`` for the labels.
+
+    Parameters
+    ----------
+    rows : (T, V) contiguous array
+        Of :func:`exp_rows`.
+    factor, blank_part : (T,) arrays
+        ``factor`` None: the rows are taken for 0.
+    label_part : (T, U) array
+        A label's parts add up where it is repeated.
+    labels : (U,) int array
+    blank : int
+    """
+    T, V = rows.shape
+    step = max(1, _BLOCK // max(1, V))
+    index = (np.arange(min(step, T))[:, None] * V + labels).ravel()
+    for start in range(0, T, step):
+        block = rows[start:start + step]
+        _scale(block, None if factor is None else factor[start:start + step])
+        block[:, blank] -= blank_part[start:start + step]
+        _subtract_at(block, index[:len(block) * len(labels)], label_part[start:start + step])
+
+
+def rnnt_gradient(rows, factor, blank_part, label_part, labels, blank):
+    """In place: the same for the rows of an RNN-T grid.
+
+    Parameters
+    ----------
+    rows : (T, U + 1 or more, V) contiguous array
+        Of :func:`exp_rows`; rows beyond U + 1 are left alone.
+    factor, blank_part : (T, U + 1) arrays
+        ``factor`` None: the rows are taken for 0.
+    label_part : (T, U) array
+    labels : (U,) int array
+    blank : int
+    """
+    (T, U), (_, height, V) = label_part.shape, rows.shape
+    step = max(1, 4 * _BLOCK // max(1, height * V))
+    index = ((np.arange(min(step, T))[:, None] * height + np.arange(U)) * V + labels).ravel()
+    for start in range(0, T, step):
+        frames = slice(start, min(start + step, T))
+        block = rows[frames]
+        _scale(block[:, :U + 1], None if factor is None else factor[frames])
+        block[:, :U + 1, blank] -= blank_part[frames]
+        _subtract_at(block, index[:len(block) * U], label_part[frames])
+
+
+def _scale(rows, factor):
+    if factor is None:
+        rows[...] = 0.0
+    else:
+        rows *= factor.astype(rows.dtype)[..., None]
+
+
+def _subtract_at(contiguous, index, values):
+    # of the same type, and flat: the case that ufunc.at is fast for
+    np.subtract.at(contiguous.reshape(-1), index, values.astype(contiguous.dtype).ravel())

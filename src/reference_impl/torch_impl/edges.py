@@ -1,0 +1,52 @@
+"""What bad labels and lengths, and upstream gradients of any kind, mean for a loss. No lattice and no softmax.
+
+For the backends made of tensor operations and of NumPy; the Triton kernels ask the same questions themselves.
+"""
+
+from __future__ import annotations
+
+import torch
+
+__all__ = ["compute_dtype", "effective_upstream", "handed_back", "in_range", "in_use"]
+
+
+def compute_dtype(logits):
+    return torch.float64 if logits.dtype == torch.float64 else torch.float32
+
+
+def in_range(targets, logit_lengths, target_lengths, T, V, blank, least_frames):
+    """Labels and lengths forced into range (padding may hold anything), and which utterances needed no force."""
+    T_of, U_of = logit_lengths.clamp(least_frames, max(T, least_frames)), target_lengths.clamp(0, targets.shape[1])
+    labels = targets.clamp(0, V - 1)
+    wrong = ((labels != targets) | (targets == blank)) & in_use(U_of, targets.shape[1])
+    usable = (T_of == logit_lengths) & (U_of == target_lengths) & ~wrong.any(1)
+    return labels, T_of, U_of, usable
+
+
+def in_use(lengths, size):
+    """(B, size) bool: position < length."""
+    return torch.arange(size, device=lengths.device) < lengths[:, None]
+
+
+def effective_upstream(upstream, log_z):
+    """The upstream gradient in float64, and for which utterances any gradient flows.
+
+    None flows where no alignment exists (the loss is constant there) or where the upstream gradient is 0 (so that a
+    masked-out NaN loss stays masked). Elsewhere an infinite one counts as the largest finite number: inf * 0 cannot
+    arise where an occupancy or a probability is 0.
+    """
+    flows = (log_z != -torch.inf) & (upstream != 0)
+    largest = torch.finfo(upstream.dtype).max
+    upstream = upstream.clamp(-largest, largest).to(torch.float64).masked_fill(log_z.isnan(), torch.nan)
+    return upstream.masked_fill(~flows, 0.0), flows
+
+
+def handed_back(grad, logits, overwrite):
+    """The gradient in the type of the logits; if it takes their memory, autograd is told that they have changed."""
+    if not overwrite:
+        return grad.to(logits.dtype)
+    changed = logits.detach()
+    if grad.data_ptr() != changed.data_ptr():
+        changed.copy_(grad)
+    torch.autograd.graph.increment_version(logits)
+    return changed

@@ -1,0 +1,195 @@
+"""Both losses as autograd.Functions that run on NumPy views of tensors on the CPU: the code of ``batched``, no copy.
+
+Tensor operations cost more where there are many small ones, and on fresh memory. CTC keeps the exponentials of the
+logits from ``forward`` to ``backward``, where they become the gradient in place. RNN-T does not, for it has much larger
+logits. Without them (half precision, ``overwrite_logits``, a second backward, too) they are computed anew, one
+utterance at a time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from ..rows import ctc_gradient, ctc_log_probs, exp_rows, rnnt_gradient, rnnt_log_probs
+from ..wavefront_ctc import ctc_sweeps
+from ..wavefront_rnnt import rnnt_sweeps
+from .edges import compute_dtype, effective_upstream, handed_back, in_range
+from .once_differentiable import once_differentiable
+
+__all__ = ["CTC", "RNNT", "takes"]
+
+_MODERATE = 1e6  # an upstream gradient up to this may join the factor of a row before the rest of the gradient is known
+
+
+def takes(logits):
+    """Whether logits are a plain tensor on the CPU, no fake one and no other subclass."""
+    return logits.device.type == "cpu" and type(logits) in (torch.Tensor, torch.nn.Parameter)
+
+
+class CTC(torch.autograd.Function):
+    """Losses (B,) of logits (B, T, V), or of log-probs if ``normalise`` is False."""
+
+    @staticmethod
+    def forward(ctx, logits, targets, logit_lengths, target_lengths, blank, normalise, overwrite):
+        _, T, V = logits.shape
+        labels, T_of, U_of, usable = (each.numpy() for each in in_range(
+            targets, logit_lengths, target_lengths, T, V, blank, least_frames=0))
+        used = [(b, slice(t)) for b, t in enumerate(T_of)]
+        scores = _Arrays(logits)
+        mass, log_mass, exps = _exps(ctx, logits, scores, used, normalise, keep=not overwrite)
+
+        def log_probs_of(b):
+            return ctc_log_probs(scores[used[b]], log_mass[used[b]], labels[b, :U_of[b]], blank)
+
+        log_z, *states = ctc_sweeps(log_probs_of, labels, T_of, U_of, T, occupancy=ctx.needs_input_grad[0])
+        log_z[~usable] = np.nan
+        ctx.blank, ctx.normalise, ctx.overwrite, ctx.fresh = blank, normalise, overwrite, exps is not None
+        return _saved(ctx, log_z, logits, exps, mass, labels, T_of, U_of, *states)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, upstream):
+        logits, log_z, exps, *arrays = ctx.saved_tensors
+        mass, labels, T_of, U_of, blank_states, label_states = (each.numpy() for each in arrays)
+        upstream, flows = (each.numpy() for each in effective_upstream(upstream, log_z))
+        memory = _Gradient(ctx, logits, exps)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for b in np.flatnonzero(flows):
+                t, u = T_of[b], U_of[b]
+                now, later = (upstream[b], 1.0) if not abs(upstream[b]) > _MODERATE else (1.0, upstream[b])
+                rows = memory.rows((b, slice(t)), mass[b, :t])
+                ctc_gradient(rows, now / mass[b, :t] if ctx.normalise else None, now * blank_states[:t, b].sum(1),
+                             now * label_states[:t, b, :u], labels[b, :u], ctx.blank)
+                memory.finish((b, slice(t)), rows, later)
+        memory.clear(flows, T_of)
+        return handed_back(memory.grad, logits, ctx.overwrite), *[None] * 6
+
+
+class RNNT(torch.autograd.Function):
+    """Losses (B,) of logits (B, T, U+1, V), or of log-probs if ``normalise`` is False.
+
+    ``fastemit_lambda`` and ``clamp`` (None: no bound) change what ``backward`` returns, not the losses.
+    """
+
+    @staticmethod
+    def forward(ctx, logits, targets, logit_lengths, target_lengths, blank, normalise, overwrite, fastemit_lambda,
+                clamp):
+        _, T, rows, V = logits.shape
+        labels, T_of, U_of, usable = (each.numpy() for each in in_range(
+            targets, logit_lengths, target_lengths, T, V, blank, least_frames=1))
+        used = [(b, slice(t), slice(u + 1)) for b, (t, u) in enumerate(zip(T_of, U_of, strict=True))]
+        scores = _Arrays(logits)
+        mass, log_mass, exps = _exps(ctx, logits, scores, used, normalise, keep=False)
+
+        def log_probs_of(b):
+            return rnnt_log_probs(scores[used[b]], log_mass[used[b]], labels[b, :U_of[b]], blank)
+
+        log_z, *arcs = rnnt_sweeps(log_probs_of, T_of, U_of, T, rows - 1, occupancy=ctx.needs_input_grad[0])
+        log_z[~usable] = np.nan
+        ctx.blank, ctx.normalise, ctx.overwrite, ctx.fresh = blank, normalise, overwrite, exps is not None
+        ctx.fastemit_lambda, ctx.clamp = fastemit_lambda, clamp
+        return _saved(ctx, log_z, logits, exps, mass, labels, T_of, U_of, *arcs)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, upstream):
+        logits, log_z, exps, *arrays = ctx.saved_tensors
+        mass, labels, T_of, U_of, e_blank, e_label = (each.numpy() for each in arrays)
+        upstream, flows = (each.numpy() for each in effective_upstream(upstream, log_z))
+        memory = _Gradient(ctx, logits, exps)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for b in np.flatnonzero(flows):
+                t, u = T_of[b], U_of[b]
+                early = ctx.clamp is None and not abs(upstream[b]) > _MODERATE
+                now, later = (upstream[b], 1.0) if early else (1.0, upstream[b])
+                blank_arcs, label_arcs = e_blank[:t, :u + 1, b].copy(), e_label[:t, :u, b].copy()
+                blank_arcs *= now
+                label_arcs *= now * (1.0 + ctx.fastemit_lambda)
+                node = blank_arcs.copy()
+                node[:, :-1] += label_arcs
+                used = b, slice(t), slice(u + 1)
+                rows = memory.rows(used, mass[used])
+                rnnt_gradient(rows, node / mass[used] if ctx.normalise else None, blank_arcs, label_arcs,
+                              labels[b, :u], ctx.blank)
+                memory.finish(used, rows, later, ctx.clamp)
+        memory.clear(flows, T_of, U_of + 1)
+        return handed_back(memory.grad, logits, ctx.overwrite), *[None] * 8
+
+
+class _Arrays:
+    """Utterances of a tensor as arrays: views, or copies in float32 if it has half precision."""
+
+    def __init__(self, tensor):
+        self.tensor, self.half = tensor.detach().resolve_neg(), tensor.dtype != compute_dtype(tensor)
+        self.dtype = np.dtype(np.float64 if tensor.dtype == torch.float64 else np.float32)
+        self.whole = None if self.half else self.tensor.numpy()
+
+    def __getitem__(self, used):
+        return self.tensor[used].float().numpy() if self.half else self.whole[used]
+
+
+def _exps(ctx, logits, scores, used, normalise, keep):
+    """Mass and log-sum-exp of each row; exp of the logits if it is to be kept and there is a use for it, else None."""
+    mass, log_mass, exps = np.ones(logits.shape[:-1]), np.zeros(logits.shape[:-1]), None
+    if normalise:
+        if keep and ctx.needs_input_grad[0] and not scores.half:
+            exps = np.empty(logits.shape, scores.dtype)
+        for each in used:
+            log_mass[each] = exp_rows(scores[each], mass[each], None if exps is None else exps[each])
+    return mass, log_mass, exps
+
+
+def _saved(ctx, log_z, logits, exps, *arrays):
+    """The losses; what ``backward`` needs is saved as tensors, which autograd releases in time."""
+    log_z = torch.from_numpy(log_z)
+    if ctx.needs_input_grad[0]:
+        ctx.save_for_backward(logits, log_z, None if exps is None else torch.from_numpy(exps),
+                              *map(torch.from_numpy, arrays))
+    return (0.0 - log_z).to(compute_dtype(logits))
+
+
+class _Gradient:
+    """Memory of the gradient, worked on as one array for each utterance."""
+
+    def __init__(self, ctx, logits, exps):
+        self.scores, self.anew = _Arrays(logits), ctx.normalise and not ctx.fresh
+        if ctx.overwrite and (self.scores.half or logits.is_contiguous()):
+            self.grad = logits.detach()
+        elif ctx.fresh:
+            ctx.fresh = False  # a second backward would find this gradient there, and has to begin anew
+            self.grad = torch.from_numpy(exps.numpy())  # a tensor of its own, which no one else is known to hold
+        elif self.scores.half:
+            self.grad = torch.empty(logits.shape, dtype=logits.dtype)
+        else:  # NumPy asks for huge pages
+            self.grad = torch.from_numpy(np.empty(logits.shape, self.scores.dtype))
+        self.memory = None if self.scores.half else self.grad.numpy()
+
+    def rows(self, used, mass):
+        """Contiguous memory for an utterance: exp of its logits, or anything if they are not to be normalised."""
+        if self.scores.half:
+            rows = self.scores[used]
+            if self.anew:
+                exp_rows(rows, mass, rows)
+            return rows
+        if self.anew:
+            exp_rows(self.scores[used], mass, self.memory[used])
+        return self.memory[used[:2]]
+
+    def finish(self, used, rows, times, clamp=None):
+        if clamp is not None:
+            np.clip(rows, -clamp, clamp, out=rows)
+        if times != 1.0:
+            rows *= times
+        if self.scores.half:
+            self.grad[used] = torch.from_numpy(rows).to(self.grad.dtype)
+
+    def clear(self, flows, *lengths):
+        """Zeros where nothing flows, and in the padding of the next axes."""
+        for b, flowing in enumerate(flows):
+            if not flowing:
+                self.grad[b] = 0.0
+                continue
+            for axis, length in enumerate(lengths):
+                if length[b] < self.grad.shape[axis + 1]:
+                    self.grad[b].narrow(axis, length[b], self.grad.shape[axis + 1] - length[b]).zero_()
