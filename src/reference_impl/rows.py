@@ -19,6 +19,9 @@ def exp_rows(logits, mass, out=None):
     The unit is 1 where nothing is lost by it, else the largest entry of the row. Nothing is lost if the sum is so far
     from both ends of the range of floats that what underflows is beyond the reach of rounding.
 
+    A frame of CTC has one mass, whose rounding no posterior sees, so float32 is summed in float32. In RNN-T every node
+    has a mass of its own, and roundings would add up along the paths: 7e-7 in the gradient at T = 1500, U = 300.
+
     Parameters
     ----------
     logits : (..., V) array of two or three axes
@@ -36,12 +39,16 @@ def exp_rows(logits, mass, out=None):
     """
     if logits.ndim == 3 and all(each.flags.c_contiguous for each in (logits, mass, logits if out is None else out)):
         flat = (each if each is None else each.reshape(-1, logits.shape[-1]) for each in (logits, out))
-        return exp_rows(next(flat), mass.reshape(-1), next(flat)).reshape(mass.shape)
+        return _exp_rows(next(flat), mass.reshape(-1), next(flat), np.float64).reshape(mass.shape)
+    return _exp_rows(logits, mass, out, np.float32 if logits.ndim == 2 else np.float64)
+
+
+def _exp_rows(logits, mass, out, least_precise):
     log_mass = np.empty(mass.shape)
     dtype = out.dtype if out is not None else np.dtype(np.float64 if logits.dtype == np.float64 else np.float32)
     limits = np.finfo(dtype)
     least = float(limits.tiny) / float(limits.eps) ** 2
-    ones = np.ones(logits.shape[-1], dtype)
+    ones = np.ones(logits.shape[-1], max(dtype, np.dtype(least_precise)))
     in_place = out is not None and np.may_share_memory(logits, out)
     # a difference beyond the range of floats is -inf, as it should be; a NaN is seen in the sum
     with np.errstate(over="ignore", invalid="ignore"):
@@ -49,7 +56,7 @@ def exp_rows(logits, mass, out=None):
             x = logits[block].copy() if in_place else logits[block]
             y = np.empty(x.shape, dtype) if out is None else out[block]
             np.exp(x, out=y, dtype=dtype)
-            sums = np.matmul(y, ones).astype(np.float64)
+            sums = np.matmul(y.astype(ones.dtype, copy=False), ones).astype(np.float64, copy=False)
             peak = 0.0
             if not ((least < sums) & (sums < 1 / least)).all():
                 peak = x.max(-1)
