@@ -187,7 +187,7 @@ def ctc_posteriors(log_probs, targets, *, blank=0, arithmetic=EXTENDED_RANGE, dt
 
     Examples
     --------
-    >>> log_z, blanks, labels = ctc_posteriors(np.log(np.full((2, 2), 0.5)), [1])
+    >>> log_z, blanks, labels = ctc_posteriors(np.log(np.full((2, 2), 0.5)), [1], dtype=np.float64)
     >>> round(float(np.exp(log_z)), 6), blanks.round(4).tolist(), labels.round(4).tolist()
     (0.75, [[0.3333, 0.0], [0.0, 0.3333]], [[0.6667], [0.6667]])
     """

@@ -44,6 +44,7 @@ def exp_rows(logits, mass, out=None):
 
 
 def _exp_rows(logits, mass, out, least_precise):
+    """The same; sums are taken in ``least_precise`` or in the type of ``out``, whichever is more precise."""
     log_mass = np.empty(mass.shape)
     dtype = out.dtype if out is not None else np.dtype(np.float64 if logits.dtype == np.float64 else np.float32)
     limits = np.finfo(dtype)
@@ -107,7 +108,7 @@ def ctc_gradient(rows, factor, blank_part, label_part, labels, blank):
     """
     T, V = rows.shape
     step = max(1, _BLOCK // max(1, V))
-    index = (np.arange(min(step, T))[:, None] * V + labels).ravel()
+    index = np.add.outer(np.arange(min(step, T)) * V, labels).ravel()
     for start in range(0, T, step):
         block = rows[start:start + step]
         _scale(block, None if factor is None else factor[start:start + step])
@@ -130,7 +131,7 @@ def rnnt_gradient(rows, factor, blank_part, label_part, labels, blank):
     """
     (T, U), (_, height, V) = label_part.shape, rows.shape
     step = max(1, 4 * _BLOCK // max(1, height * V))
-    index = ((np.arange(min(step, T))[:, None] * height + np.arange(U)) * V + labels).ravel()
+    index = np.add.outer(np.arange(min(step, T)) * (height * V), np.arange(U) * V + labels).ravel()
     for start in range(0, T, step):
         frames = slice(start, min(start + step, T))
         block = rows[frames]
