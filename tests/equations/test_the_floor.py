@@ -68,8 +68,8 @@ def test_ctc_lattice():
         (lattice_bytes("ctc", B, T, U, V, s), max(s, 4), T, U) for B, T, U, V, s in SHAPES])
 
 
-def kept_and_made(overwrite, *shape):
-    """Bytes that an RNN-T loss saves beside its arguments, and bytes that exist during backward."""
+def memory_of(overwrite, *shape):
+    """Bytes that an RNN-T loss makes in forward, keeps for backward, and has in backward, beside its arguments."""
     leaf, integers = problem("rnnt", *shape)
     logits = leaf * 1.0
     given, saved = {each.data_ptr() for each in (logits, *integers)}, []
@@ -78,11 +78,23 @@ def kept_and_made(overwrite, *shape):
         saved.append(tensor.nbytes if tensor.data_ptr() not in given else 0)
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), Passes(1) as forward:
         loss = rnnt_loss(logits, *integers, backend="triton", reduction="sum", overwrite_logits=overwrite)
-    with Passes(1) as passes:
+    with Passes(1) as backward:
         torch.autograd.grad(loss, logits)
-    return sum(saved), sum(saved) + passes.allocated
+    return forward.allocated, sum(saved), sum(saved) + backward.allocated
+
+
+@needs_triton
+@interpreted
+@pytest.mark.equation("eq-floor-forward")
+def test_forward():
+    """What the forward pass allocates, against the shapes."""
+    def rhs(total, B, T, U, c):
+        return (6 * c + 8) * B * (T + U) * (U + 1) + (8 + c) * B
+
+    check_equation("eq-floor-forward", moved, rhs, [
+        (memory_of(False, B, T, U, V, s)[0], B, T, U, max(s, 4)) for B, T, U, V, s in SHAPES])
 
 
 @needs_triton
@@ -94,7 +106,7 @@ def test_saved():
         return 4 * c * B * (T + U) * (U + 1) + 8 * B
 
     check_equation("eq-floor-saved", moved, rhs, [
-        (kept_and_made(False, B, T, U, V, s)[0], B, T, U, max(s, 4)) for B, T, U, V, s in SHAPES])
+        (memory_of(False, B, T, U, V, s)[1], B, T, U, max(s, 4)) for B, T, U, V, s in SHAPES])
 
 
 @needs_triton
@@ -106,7 +118,7 @@ def test_memory():
         return (1 - o) * N + 6 * c * B * (T + U) * (U + 1) + 8 * B
 
     check_equation("eq-floor-memory", moved, rhs, [
-        (kept_and_made(bool(o), B, T, U, V, s)[1], s * B * T * (U + 1) * V, o, B, T, U, max(s, 4))
+        (memory_of(bool(o), B, T, U, V, s)[2], s * B * T * (U + 1) * V, o, B, T, U, max(s, 4))
         for B, T, U, V, s in SHAPES[:3] for o in (0, 1)])
 
 
