@@ -46,29 +46,55 @@ def exp_rows(logits, mass, out=None):
 def _exp_rows(logits, mass, out, least_precise):
     """The same; sums are taken in ``least_precise`` or in the type of ``out``, whichever is more precise."""
     log_mass = np.empty(mass.shape)
+    if out is not None and np.may_share_memory(logits, out):
+        for block in _blocks(logits.shape):
+            log_mass[block] = _exp_rows(logits[block].copy(), mass[block], out[block], least_precise)
+        return log_mass
     dtype = out.dtype if out is not None else np.dtype(np.float64 if logits.dtype == np.float64 else np.float32)
+    ones = np.ones(logits.shape[-1], max(dtype, np.dtype(least_precise)))
+    scratch = {}  # memory for one block, in the cache
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # what is too large or too small comes next
+        for block in _blocks(logits.shape):
+            x = logits[block]
+            y = _scratch(scratch, x.shape, dtype) if out is None else out[block]
+            np.exp(x, out=y, dtype=dtype)
+            terms = y
+            if dtype != ones.dtype:
+                terms = _scratch(scratch, x.shape, ones.dtype)
+                terms[...] = y
+            np.matmul(terms, ones, out=mass[block])
+        np.log(mass, out=log_mass)
+    _with_peaks(logits, mass, log_mass, out, dtype)
+    return log_mass
+
+
+def _scratch(kept, shape, dtype):
+    if dtype not in kept or kept[dtype].shape[1:] != shape[1:] or len(kept[dtype]) < shape[0]:
+        kept[dtype] = np.empty(shape, dtype)
+    return kept[dtype][:shape[0]]
+
+
+def _with_peaks(logits, mass, log_mass, out, dtype):
+    """Rows whose sums are not safely inside the range of floats, in units of their largest entries."""
     limits = np.finfo(dtype)
     least = float(limits.tiny) / float(limits.eps) ** 2
-    ones = np.ones(logits.shape[-1], max(dtype, np.dtype(least_precise)))
-    in_place = out is not None and np.may_share_memory(logits, out)
-    # a difference beyond the range of floats is -inf, as it should be; a NaN is seen in the sum
-    with np.errstate(over="ignore", invalid="ignore"):
-        for block in _blocks(logits.shape):
-            x = logits[block].copy() if in_place else logits[block]
-            y = np.empty(x.shape, dtype) if out is None else out[block]
-            np.exp(x, out=y, dtype=dtype)
-            sums = np.matmul(y.astype(ones.dtype, copy=False), ones).astype(np.float64, copy=False)
-            peak = 0.0
-            if not ((least < sums) & (sums < 1 / least)).all():
-                peak = x.max(-1)
-                peak = np.where(peak == -np.inf, 0, peak).astype(dtype)
-                np.subtract(x, peak[..., None], out=y, dtype=dtype)
-                np.exp(y, out=y)
-                sums = y.sum(-1, dtype=np.float64)
-                sums[sums == 0.0] = 1.0
-            mass[block] = sums
-            log_mass[block] = peak + np.log(sums)
-    return log_mass
+    far = ~((least < mass) & (mass < 1 / least))
+    if not far.any():
+        return
+    for block in _blocks(logits.shape):
+        rows = far[block]
+        if rows.any():
+            x = logits[block][rows].astype(dtype)
+            peak = x.max(-1)
+            peak[peak == -np.inf] = 0
+            # a difference beyond the range of floats is -inf, as it should be; a NaN is seen in the sum
+            with np.errstate(over="ignore", invalid="ignore"):
+                y = np.exp(x - peak[:, None])
+            sums = y.sum(-1, dtype=np.float64)
+            sums[sums == 0.0] = 1.0
+            mass[block][rows], log_mass[block][rows] = sums, peak + np.log(sums)
+            if out is not None:
+                out[block][rows] = y
 
 
 def _blocks(shape):

@@ -1,9 +1,9 @@
 """Both losses as autograd.Functions that run on NumPy views of tensors on the CPU: the code of ``batched``, no copy.
 
-Tensor operations cost more where there are many small ones, and on fresh memory. CTC keeps the exponentials of the
-logits from ``forward`` to ``backward``, where they become the gradient in place. RNN-T does not, for it has much larger
-logits. Without them (half precision, ``overwrite_logits``, a second backward, too) they are computed anew, one
-utterance at a time.
+Tensor operations cost more where there are many small ones, and on fresh memory. The exponentials of the logits are
+kept from ``forward`` to ``backward``, where they become the gradient in place: the gradient's memory is taken earlier,
+not twice. Without them (half precision, ``overwrite_logits``, a second backward) they are computed anew, one utterance
+at a time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class CTC(torch.autograd.Function):
             targets, logit_lengths, target_lengths, T, V, blank, least_frames=0))
         used = [(b, slice(t)) for b, t in enumerate(T_of)]
         scores = _Arrays(logits)
-        mass, log_mass, exps = _exps(ctx, logits, scores, used, normalise, keep=not overwrite)
+        mass, log_mass, exps = _exps(ctx, logits, scores, used, normalise, overwrite)
 
         def log_probs_of(b):
             return ctc_log_probs(scores[used[b]], log_mass[used[b]], labels[b, :U_of[b]], blank)
@@ -80,7 +80,7 @@ class RNNT(torch.autograd.Function):
             targets, logit_lengths, target_lengths, T, V, blank, least_frames=1))
         used = [(b, slice(t), slice(u + 1)) for b, (t, u) in enumerate(zip(T_of, U_of, strict=True))]
         scores = _Arrays(logits)
-        mass, log_mass, exps = _exps(ctx, logits, scores, used, normalise, keep=False)
+        mass, log_mass, exps = _exps(ctx, logits, scores, used, normalise, overwrite)
 
         def log_probs_of(b):
             return rnnt_log_probs(scores[used[b]], log_mass[used[b]], labels[b, :U_of[b]], blank)
@@ -129,11 +129,11 @@ class _Arrays:
         return self.tensor[used].float().numpy() if self.half else self.whole[used]
 
 
-def _exps(ctx, logits, scores, used, normalise, keep):
-    """Mass and log-sum-exp of each row; exp of the logits if it is to be kept and there is a use for it, else None."""
+def _exps(ctx, logits, scores, used, normalise, overwrite):
+    """Mass and log-sum-exp of each row; exp of the logits if there is a use and a place for it, else None."""
     mass, log_mass, exps = np.ones(logits.shape[:-1]), np.zeros(logits.shape[:-1]), None
     if normalise:
-        if keep and ctx.needs_input_grad[0] and not scores.half:
+        if ctx.needs_input_grad[0] and not overwrite and not scores.half:
             exps = np.empty(logits.shape, scores.dtype)
         for each in used:
             log_mass[each] = exp_rows(scores[each], mass[each], None if exps is None else exps[each])
