@@ -7,6 +7,7 @@ gradient where they are, so that the logits are read once and the gradient is wr
 from __future__ import annotations
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 __all__ = ["ctc_gradient", "ctc_log_probs", "exp_rows", "rnnt_gradient", "rnnt_log_probs"]
 
@@ -19,8 +20,9 @@ def exp_rows(logits, mass, out=None):
     The unit is 1 where nothing is lost by it, else the largest entry of the row. Nothing is lost if the sum is so far
     from both ends of the range of floats that what underflows is beyond the reach of rounding.
 
-    A frame of CTC has one mass, whose rounding no posterior sees, so float32 is summed in float32. In RNN-T every node
-    has a mass of its own, and roundings would add up along the paths: 7e-7 in the gradient at T = 1500, U = 300.
+    Float32 numbers are summed 128 at a time in float32, and these sums in float64. That is wrong by some 4e-8 of a
+    mass. No posterior of CTC sees it. In RNN-T every node has a mass of its own, and paths collect what they meet: 2e-7
+    in the gradient at T = 1500, U = 300.
 
     Parameters
     ----------
@@ -39,48 +41,43 @@ def exp_rows(logits, mass, out=None):
     """
     if logits.ndim == 3 and all(each.flags.c_contiguous for each in (logits, mass, logits if out is None else out)):
         flat = (each if each is None else each.reshape(-1, logits.shape[-1]) for each in (logits, out))
-        return _exp_rows(next(flat), mass.reshape(-1), next(flat), np.float64).reshape(mass.shape)
-    return _exp_rows(logits, mass, out, np.float32 if logits.ndim == 2 else np.float64)
+        return _exp_rows(next(flat), mass.reshape(-1), next(flat)).reshape(mass.shape)
+    return _exp_rows(logits, mass, out)
 
 
-def _exp_rows(logits, mass, out, least_precise):
-    """The same; sums are taken in ``least_precise`` or in the type of ``out``, whichever is more precise."""
+def _exp_rows(logits, mass, out):
     log_mass = np.empty(mass.shape)
     if out is not None and np.may_share_memory(logits, out):
         for block in _blocks(logits.shape):
-            log_mass[block] = _exp_rows(logits[block].copy(), mass[block], out[block], least_precise)
+            log_mass[block] = _exp_rows(logits[block].copy(), mass[block], out[block])
         return log_mass
     dtype = out.dtype if out is not None else np.dtype(np.float64 if logits.dtype == np.float64 else np.float32)
-    ones = np.ones(logits.shape[-1], max(dtype, np.dtype(least_precise)))
-    scratch = {}  # memory for one block, in the cache
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # what is too large or too small comes next
         for block in _blocks(logits.shape):
-            x = logits[block]
-            y = _scratch(scratch, x.shape, dtype) if out is None else out[block]
-            np.exp(x, out=y, dtype=dtype)
-            terms = y
-            if dtype != ones.dtype:
-                terms = _scratch(scratch, x.shape, ones.dtype)
-                terms[...] = y
-            np.matmul(terms, ones, out=mass[block])
+            y = np.exp(logits[block], out=None if out is None else out[block], dtype=dtype)
+            _sums(y, mass[block])
         np.log(mass, out=log_mass)
     _with_peaks(logits, mass, log_mass, out, dtype)
     return log_mass
 
 
-def _scratch(kept, shape, dtype):
-    if dtype not in kept or kept[dtype].shape[1:] != shape[1:] or len(kept[dtype]) < shape[0]:
-        kept[dtype] = np.empty(shape, dtype)
-    return kept[dtype][:shape[0]]
+def _sums(y, out):
+    """Over the last axis, 128 numbers at a time in the type that they have, as BLAS adds them up."""
+    pieces, rest = divmod(y.shape[-1], 128)
+    ones = np.ones(128, y.dtype)
+    np.matmul(y[..., 128 * pieces:], ones[:rest], out=out)
+    if pieces:
+        cut = as_strided(y, (*y.shape[:-1], pieces, 128), (*y.strides[:-1], 128 * y.itemsize, y.itemsize))
+        out += np.matmul(cut, ones).sum(-1, dtype=np.float64)
 
 
 def _with_peaks(logits, mass, log_mass, out, dtype):
     """Rows whose sums are not safely inside the range of floats, in units of their largest entries."""
     limits = np.finfo(dtype)
     least = float(limits.tiny) / float(limits.eps) ** 2
-    far = ~((least < mass) & (mass < 1 / least))
-    if not far.any():
+    if least < mass.min(initial=1.0) and mass.max(initial=1.0) < 1 / least:
         return
+    far = ~((least < mass) & (mass < 1 / least))
     for block in _blocks(logits.shape):
         rows = far[block]
         if rows.any():
