@@ -1,4 +1,4 @@
-"""The Sphinx extension that binds equations to tests, tried on small books. test_site.py checks the real one."""
+"""The Sphinx extension that binds equations to tests, tried on small books. tests/website checks the real one."""
 
 import re
 import sys
@@ -74,16 +74,18 @@ def page(book, name):
 def test_each_equation_carries_a_mark_that_links_to_its_entry(book):
     assert build(book) == []
     marks = {link.get_text().split()[0]: link["href"] for link in page(book, "chapter").select(".equation-mark a")}
-    assert marks == {"checked": "back/checks.html#check-commutes", "definition": "back/checks.html#check-def-sum"}
+    assert marks == {
+        "checked": "back/checks/chapter.html#check-commutes", "definition": "back/checks.html#check-def-sum"}
     ids = [tag["id"] for tag in page(book, "chapter").find_all(id=True)]
     assert len(ids) == len(set(ids)), "the box around an equation must not repeat its id"
-    checks = page(book, "back/checks")
+    index, checks = page(book, "back/checks"), page(book, "back/checks/chapter")
     entry = checks.find(id="check-commutes")
     assert "def test_commutes():" in entry.select_one("details pre").get_text()
     assert "Addition commutes." in entry.get_text()
-    assert "../chapter.html#equation-commutes" in [link["href"] for link in entry.select("a")]
-    assert checks.find(id="check-def-sum") is not None
-    assert "2 labelled equations: 1 identity, checked by 1 test, and 1 definition." in checks.get_text()
+    assert "../../chapter.html#equation-commutes" in [link["href"] for link in entry.select("a")]
+    assert index.find(id="check-def-sum") is not None
+    assert "2 labelled equations: 1 identity, checked by 1 test, and 1 definition." in index.get_text()
+    assert "checks/chapter.html#check-commutes" in [link["href"] for link in index.select("td a")]
     assert checks.select("script[src*=mathjax]"), "the page repeats the equations, so it needs MathJax"
 
 
@@ -126,7 +128,7 @@ def test_a_changed_check_is_rendered_anew(book):
     build(book)
     (book / "tests" / "test_sum.py").write_text(TESTS.replace("(1, 2)", "(3, 4)"))
     assert build(book) == []
-    assert "(3, 4)" in page(book, "back/checks").get_text()
+    assert "(3, 4)" in page(book, "back/checks/chapter").get_text()
 
 
 def test_a_new_equation_reaches_the_page_of_checks(book):

@@ -3,8 +3,9 @@
 An equation's label decides what it is: ``def-...`` is a definition, any other label an identity, which needs a test
 marked ``@pytest.mark.equation("label")`` that calls ``check_equation("label", ...)``. The tests are read as text, never
 imported. The build warns about an identity without a test, a displayed equation without a label, a mark whose label no
-equation has, and a marked test that does not call ``check_equation``. Beside each equation stands a link to its entry
-on the page that holds the ``{equation-checks}`` directive.
+equation has, and a marked test that does not call ``check_equation``. Beside each equation stands a link: from a
+definition to its row on the page that holds the ``{equation-checks}`` directive, from an identity to its entry, with
+the source of its tests, on a page for each chapter below that page.
 """
 
 import ast
@@ -147,8 +148,8 @@ def report(app, env):
             logger.warning('%s does not call check_equation("%s", ...)', check.name, label, location=location)
     if labels and len(env.checks_pages) != 1:
         logger.warning("one page must hold the equation-checks directive, not %s", sorted(env.checks_pages) or "none")
-    for page in env.checks_pages:
-        env.get_domain("math").data["has_equations"][page] = True  # it repeats the equations, so it needs MathJax
+    for page in entry_pages(env):  # they repeat the equations, so they need MathJax
+        env.get_domain("math").data["has_equations"][page] = True
     return sorted(env.checks_pages)
 
 
@@ -172,18 +173,37 @@ def add_mark(app, docname, node):
     kind = "definition" if equation.is_definition else "checked"
     spoken = f" equation {number(app.env, equation)}: its entry in the list"
     text = [nodes.Text(kind), nodes.inline("", spoken, classes=["visually-hidden"])]
-    page = min(app.env.checks_pages, default=docname)
-    link = reference(app, docname, page, entry_id(equation.label), *text)
+    link = reference(app, docname, page_of_entry(app.env, equation), entry_id(equation.label), *text)
     box = nodes.container(classes=["displayed-equation"])
     node.parent.replace(node, box)  # replace_self would copy the ids too
     box += [node, nodes.paragraph("", "", link, classes=["equation-mark", f"equation-mark-{kind}"])]
 
 
+def page_of_entry(env, equation):
+    index = min(env.checks_pages, default=equation.docname)
+    return index if equation.is_definition or not env.checks_pages else f"{index}/{equation.docname}"
+
+
+def labelled(env):
+    """Return {page: its labelled equations}, in reading order, for the pages that have any."""
+    pages = {page: [e for e in env.displayed[page] if e.label] for page in reading_order(env)}
+    return {page: equations for page, equations in pages.items() if equations}
+
+
+def entry_pages(env):
+    """Return {name of a page of entries: (its chapter, the chapter's identities)}."""
+    found = {}
+    for page, equations in labelled(env).items() if env.checks_pages else ():
+        identities = [e for e in equations if not e.is_definition]
+        if identities:
+            found[page_of_entry(env, identities[0])] = page, identities
+    return found
+
+
 def checks_page(app, docname):
-    """Return the generated part of the page: counts, a table of the chapters, and a section for each of them."""
+    """Return the generated part of the page: counts, a table of the chapters, and a table for each of them."""
     checks = app.config.equation_checks_found
-    pages = {page: [e for e in app.env.displayed[page] if e.label] for page in reading_order(app.env)}
-    pages = {page: equations for page, equations in pages.items() if equations}
+    pages = labelled(app.env)
     equations = [e for page in pages.values() for e in page]
     identities, tests, definitions = counts(equations, checks)
     summary = (
@@ -194,6 +214,16 @@ def checks_page(app, docname):
     rows = [chapter_row(app, docname, page, equations, checks) for page, equations in pages.items()]
     sections = [chapter(app, docname, page, equations, checks) for page, equations in pages.items()]
     return [nodes.paragraph("", summary), table(heads, rows), *sections]
+
+
+def pages_of_entries(app):
+    """Hand the pages of entries to Sphinx: they have no source, and stay out of the index of the search."""
+    checks = app.config.equation_checks_found
+    for name, (page, identities) in entry_pages(app.env).items():
+        title = f"Checks of {app.env.titles[page].astext()}"
+        entries = [entry(app, name, e, checks.get(e.label, [])) for e in identities]
+        section = nodes.section("", nodes.title("", title), *entries, ids=[nodes.make_id(name)])
+        yield name, {"title": title, "body": app.builder.render_partial(section)["fragment"]}, "page.html"
 
 
 def counts(equations, checks):
@@ -210,12 +240,11 @@ def chapter_row(app, docname, page, equations, checks):
 
 
 def chapter(app, docname, page, equations, checks):
-    """Return a section with one table row for each equation of a page, and one section for each identity."""
+    """Return a section with one table row for each equation of a page."""
     rows = [row(app, docname, e, checks.get(e.label, [])) for e in equations]
-    entries = [entry(app, docname, e, checks.get(e.label, [])) for e in equations if not e.is_definition]
     title = nodes.title("", "", nodes.Text(app.env.titles[page].astext()))
     heads = ["Equation", "Label", "Kind", "Checks"]
-    return nodes.section("", title, table(heads, rows), *entries, ids=[chapter_id(page)])
+    return nodes.section("", title, table(heads, rows), ids=[chapter_id(page)])
 
 
 def chapter_id(page):
@@ -230,7 +259,7 @@ def row(app, docname, equation, checks):
         target = nodes.inline("", "identity")
     count = nodes.Text(str(len(checks)))
     if checks and not equation.is_definition:
-        count = reference(app, docname, docname, entry_id(equation.label), count)
+        count = reference(app, docname, page_of_entry(app.env, equation), entry_id(equation.label), count)
     return [link, nodes.literal("", equation.label), target, count]
 
 
@@ -308,4 +337,5 @@ def setup(app):
     app.connect("config-inited", read_tests)
     app.connect("env-updated", report)
     app.connect("doctree-resolved", resolve)
+    app.connect("html-collect-pages", pages_of_entries)
     return {"version": "1", "env_version": 1, "parallel_read_safe": True, "parallel_write_safe": True}
