@@ -32,8 +32,8 @@ test: .venv/dev  ## run the fast tests
 test-slow: .venv/dev  ## run the slow tests
 	$(PY) -m pytest -n $(WORKERS) -m slow $(PYTEST_ARGS)
 
-site-test: .venv/dev  ## check the built site: links, alt text, marks, no outside request
-	REQUIRE_SITE=1 $(PY) -m pytest $(PYTEST_ARGS) tests/test_site.py
+site-test: .venv/dev  ## check the built site: links, alt text, marks, no outside request, the laboratory
+	REQUIRE_SITE=1 $(PY) -m pytest $(PYTEST_ARGS) tests/website
 
 serve: .venv/reader  ## serve the built site on this machine
 	@test -f $(SITE)/index.html || { echo "There is no site yet: run 'make book' first." >&2; exit 1; }

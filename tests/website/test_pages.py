@@ -1,20 +1,12 @@
-"""Checks of the built site: links, pictures, marks, no request to elsewhere, readable on a phone. It builds nothing.
+"""Every page of the built site: links, pictures, marks, no request to elsewhere, readable on a phone."""
 
-Without a site (`make book`) or a Chromium the tests skip, with the reason; with REQUIRE_SITE=1 and REQUIRE_BROWSER=1
-in the environment they fail instead.
-"""
-
-import os
 import re
-import shutil
 from collections import Counter
 from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
 
-import pytest
-from bs4 import BeautifulSoup
+from built_site import SITE
 
-SITE = Path(__file__).parent.parent / "_build" / "html"
 PHONE = 360
 IMAGE_PATH = re.compile(r"^\S*[/\\]\S*$|\.(png|svg|jpe?g|gif|webp)$", re.IGNORECASE)
 CSS_REFERENCE = re.compile(r"""(?:url\(|@import\s+(?!url\())\s*["']?([^"')\s;]+)""")
@@ -26,40 +18,6 @@ COUNT_BAD_FORMULAS = """() => {
         document.querySelectorAll(errors).length,
     ];
 }"""
-
-
-def skip_or_fail(variable, reason):
-    if os.environ.get(variable):
-        pytest.fail(f"{variable} is set, and {reason}")
-    pytest.skip(reason)
-
-
-@pytest.fixture(scope="module")
-def site():
-    """Return every page of the site, parsed: {path: soup}."""
-    if not (SITE / "index.html").exists():
-        skip_or_fail("REQUIRE_SITE", "the site is not built (make book)")
-    paths = [path for path in sorted(SITE.rglob("*.html")) if SITE / "_static" not in path.parents]
-    return {path: BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser") for path in paths}
-
-
-@pytest.fixture(scope="module")
-def pages(site):
-    """Return the paths to open in a browser: all but index.html, where it only redirects to the first page."""
-    return [path for path, soup in site.items() if soup.body]
-
-
-@pytest.fixture(scope="module")
-def browser(site):
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
-    if chromium is None:
-        skip_or_fail("REQUIRE_BROWSER", "there is no chromium on the PATH")
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser")
-    quiet = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=chromium, args=quiet)
-        yield browser
-        browser.close()
 
 
 def name(path):

@@ -1,0 +1,47 @@
+"""The ``{lattice-lab}`` directive: a place on a page where the lattice laboratory unfolds. It computes nothing.
+
+The scripts and the style sheet in ``book/_static`` are loaded by the pages that have one, and by no others. Without
+JavaScript, and in the PDF, a sentence stands there that says what the website shows.
+"""
+
+from docutils import nodes
+from docutils.parsers.rst import directives
+from sphinx import addnodes
+from sphinx.util.docutils import SphinxDirective
+
+SCRIPTS = "lattice_math.js", "lattice_lab.js"
+STYLE = "lattice_lab.css"
+
+
+class LatticeLab(SphinxDirective):
+    option_spec = {
+        "loss": lambda text: directives.choice(text, ("ctc", "rnnt")),
+        "frames": directives.positive_int,
+        "target": directives.unchanged,
+        "preset": lambda text: directives.choice(text, ("start", "trained", "peaky", "wrong", "uniform")),
+        "show": lambda text: directives.choice(text, ("gamma", "alpha", "beta", "gradLogProbs", "gradLogits")),
+        "lambda": directives.unchanged,
+        "seed": directives.nonnegative_int,
+    }
+
+    def run(self):
+        number = self.env.new_serialno("lattice-lab") + 1
+        data = "".join(f' data-{name}="{value}"' for name, value in self.options.items())
+        loss = {"ctc": "CTC", "rnnt": "RNN-T"}[self.options.get("loss", "rnnt")]
+        text = f"On the website, with JavaScript, a laboratory stands here: a small {loss} lattice to play with."
+        html = f'<div class="lattice-lab" id="lattice-lab-{number}"{data}><p>{text}</p></div>'
+        elsewhere = nodes.paragraph("", text)
+        return [nodes.raw("", html, format="html"), addnodes.only("", elsewhere, expr="not html")]
+
+
+def load(app, pagename, templatename, context, doctree):
+    if 'class="lattice-lab"' in context.get("body", ""):
+        for script in SCRIPTS:
+            app.add_js_file(script, loading_method="defer")
+        app.add_css_file(STYLE)
+
+
+def setup(app):
+    app.add_directive("lattice-lab", LatticeLab)
+    app.connect("html-page-context", load)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,29 @@
+"""Every page of the built site under axe-core, in light and dark."""
+
+from pathlib import Path
+
+import axe_playwright_python
+import pytest
+from built_site import SITE
+
+AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
+# what the theme itself leaves open, on every page: the logo stands outside the landmarks, and the search button's
+# name does not begin with its text
+OF_THE_THEME = {"region", "label-content-name-mismatch"}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_but_the_theme_s_own(pages, browser, scheme):
+    found = []
+    tab = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
+    for page in pages:
+        tab.goto(page.as_uri())
+        tab.evaluate("() => window.MathJax?.startup?.promise")
+        tab.evaluate(AXE)
+        for violation in tab.evaluate("() => axe.run()")["violations"]:
+            if violation["id"] not in OF_THE_THEME:
+                where = "; ".join(node["html"][:120] for node in violation["nodes"][:3])
+                name = page.relative_to(SITE).as_posix()
+                found.append(f"{name}: {violation['id']}, {len(violation['nodes'])} times: {where}")
+    tab.close()
+    assert not found, "\n".join(found)
