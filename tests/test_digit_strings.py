@@ -6,6 +6,7 @@ import pytest
 from reference_impl.digit_strings import (
     BLANK,
     NUM_SYMBOLS,
+    blank_share,
     greedy_decode,
     label_error_rate,
     load_images,
@@ -74,6 +75,15 @@ def test_greedy_decode(string, read):
 
 def test_greedy_decode_with_another_blank():
     assert greedy_decode(np.eye(3)[[[0, 2, 0, 1]]], np.array([4]), blank=2) == [[0, 0, 1]]
+
+
+def test_blank_share():
+    """Frames count, not utterances; what stands in the padding does not; another blank is another share."""
+    logits = np.eye(3)[[[0, 0, 0, 1, 1], [2, 0, 0, 0, 0]]]
+    assert blank_share(logits, np.array([5, 1])) == 3 / 6
+    assert blank_share(logits, np.array([5, 3])) == 5 / 8
+    assert blank_share(logits.astype(np.float32), np.array([4, 1]), blank=2) == 1 / 5
+    assert blank_share(logits, np.array([3, 0])) == 1
 
 
 def test_label_error_rate():

@@ -8,7 +8,7 @@ import pytest
 from enumeration import alignments, ctc_alpha, ctc_beta, probability, rnnt_alpha, rnnt_beta
 from implementations import EXPLICIT, assert_losses, every_kind, random_scores, total
 
-from reference_impl.semiring import COUNT, LOG, MAX, REAL
+from reference_impl.semiring import COUNT, LOG, LOG32, MAX, REAL
 from reference_impl.symbolic import path_sum, ring_grid
 from reference_impl.topology import ctc_lattice, rnnt_lattice
 
@@ -105,6 +105,23 @@ def test_counts_of_a_masked_lattice(kind):
     alive = [path for path in paths if all(log_probs[entry] > -np.inf for entry in path)]
     assert 1 < len(alive) < len(paths)
     assert total(kind, log_probs, [1, 2], 0, COUNT) == len(alive)
+
+
+@every_kind
+def test_log32_rounds_everything(kind):
+    """LOG32 computes in float32 whatever dtype the weights have: the rounded weights give the very same alpha."""
+    module, targets = EXPLICIT[kind], [1, 2, 1]
+    log_probs = random_scores(np.random.default_rng(3), kind, 7, 3, 4)
+    for recursion in (module.alpha, module.beta):
+        single = recursion(log_probs, targets, semiring=LOG32)
+        rounded = log_probs.astype(np.float32)
+        assert single.dtype == np.float32
+        np.testing.assert_array_equal(single, recursion(rounded, targets, semiring=LOG32))
+        double = recursion(rounded, targets)
+        live = np.isfinite(double)
+        np.testing.assert_array_equal(live, np.isfinite(single))
+        assert 0 < np.abs(single[live] - double[live]).max() < 1e-5
+    assert type(LOG32.sum([])) is type(LOG32.product([])) is np.float32
 
 
 def test_ctc_without_frames():

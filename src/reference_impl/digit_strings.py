@@ -14,8 +14,8 @@ from sklearn.datasets import load_digits
 
 from ._validation import check_at_least, check_integers, check_scores
 
-__all__ = ["BLANK", "NUM_SYMBOLS", "SYMBOLS", "DigitStrings", "greedy_decode", "label_error_rate", "load_images",
-           "make_strings", "peaks", "spell"]
+__all__ = ["BLANK", "NUM_SYMBOLS", "SYMBOLS", "DigitStrings", "blank_share", "greedy_decode", "label_error_rate",
+           "load_images", "make_strings", "peaks", "spell"]
 
 BLANK = 0  # digit d is label d + 1
 SYMBOLS = ("∅", *"0123456789")
@@ -169,6 +169,32 @@ def peaks(logits, *, blank=BLANK) -> dict[int, int]:
     best = check_scores("logits", logits, 2, "(T, V)").argmax(-1)
     starts = np.flatnonzero(np.diff(best, prepend=-1))  # the first frame of each run
     return {int(t): int(best[t]) for t in starts if best[t] != blank}
+
+
+def blank_share(logits, logit_lengths, *, blank=BLANK) -> float:
+    """Share of the frames, padding left out, in which the blank is the best symbol.
+
+    Parameters
+    ----------
+    logits : (B, T, V) float array
+        Any scores: only their order in a frame counts.
+    logit_lengths : (B,) ints
+    blank : int
+
+    Returns
+    -------
+    float
+        In [0, 1]; all frames of the batch count alike.
+
+    Examples
+    --------
+    >>> blank_share(np.eye(3)[[[0, 1, 0, 0], [2, 0, 0, 0]]], np.array([4, 1]))
+    0.6
+    """
+    logits = check_scores("logits", logits, 3, "(B, T, V)")
+    logit_lengths = check_integers("logit_lengths", logit_lengths, 1, "(B,)")
+    in_use = np.arange(logits.shape[1]) < logit_lengths[:, None]
+    return float((logits.argmax(-1) == blank)[in_use].mean())
 
 
 def label_error_rate(decoded, targets, target_lengths) -> float:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["COUNT", "LOG", "MAX", "REAL", "Semiring"]
+__all__ = ["COUNT", "LOG", "LOG32", "MAX", "REAL", "Semiring"]
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,9 @@ def _multiply(a, b):
 
 #: Log-probabilities in nats: float64, true ``-inf`` for "no mass", no epsilon.
 LOG = Semiring("log", -np.inf, 0.0, np.logaddexp, _add, np.float64)
+
+#: The same in float32, weights included: how kernels compute, and what a lattice loses by it.
+LOG32 = Semiring("log, float32", np.float32(-np.inf), np.float32(0.0), np.logaddexp, _add, np.float32, read=np.float32)
 
 #: Numbers added and multiplied as they are: ``Fraction``, ``int``, ``float``, elements of a sympy polynomial ring.
 REAL = Semiring("real", 0, 1, _add, _multiply)

@@ -2,46 +2,37 @@
 
 from fractions import Fraction
 from itertools import product
-from math import exp, log, prod
+from math import exp, log
 
 import numpy as np
 import pytest
 import sympy
-from brute_force import probabilities, rnnt_alpha, rnnt_beta_beyond, rnnt_paths
+from brute_force import (
+    BLANK,
+    RNNT_INPUTS,
+    RNNT_SHAPES,
+    next_label,
+    probabilities,
+    rnnt_alpha,
+    rnnt_beta_beyond,
+    rnnt_mass,
+    rnnt_occupancy,
+    rnnt_paths,
+    rnnt_z,
+    zero,
+)
 
 from reference_impl.differences import exact_difference, random_integers
 from reference_impl.equations import check_equation, zero_outside
 from reference_impl.symbolic import field_grid, softmax
 
-BLANK, V = 0, 3
+V = 3
 LAM = Fraction(2, 5)
-# several labels, a repeat, more labels than frames, one frame, no label
-SHAPES = [(3, [1, 2]), (3, [2, 2]), (2, [1, 2, 1]), (1, [2]), (2, [])]
-INPUTS = [(probabilities(seed, (T, len(labels) + 1, V)), labels) for seed, (T, labels) in enumerate(SHAPES)]
-
-
-def mass(y, entries):
-    return prod((y[entry] for entry in entries), start=y.flat[0] / y.flat[0])
 
 
 def through(y, labels, *entries):
-    """The mass of the paths that use all of the given entries; without any, Z."""
-    zero = y.flat[0] - y.flat[0]
-    return sum((mass(y, path) for path in rnnt_paths(y, labels) if set(entries) <= set(path)), zero)
-
-
-def used(y, labels):
-    """The posterior of each entry."""
-    z = through(y, labels)
-    posteriors = np.empty(y.shape, dtype=object)
-    for entry in np.ndindex(y.shape):
-        posteriors[entry] = through(y, labels, entry) / z
-    return posteriors
-
-
-def next_label(labels, u):
-    """l_u, or an impossible symbol when all labels are out."""
-    return labels[u] if 0 <= u < len(labels) else -1
+    """The mass of the paths that use all of the given entries."""
+    return sum((rnnt_mass(y, path) for path in rnnt_paths(y, labels) if set(entries) <= set(path)), zero(y))
 
 
 def factor(labels, t, u, k, lam):
@@ -51,7 +42,7 @@ def factor(labels, t, u, k, lam):
 
 def arcs(y, labels):
     """Posteriors of the blank arcs and of the label arcs, each (T, U+1)."""
-    posteriors = used(y, labels)
+    posteriors = rnnt_occupancy(y, labels)
     e_blank, e_label = posteriors[:, :, BLANK], posteriors[:, :, BLANK] * 0
     for u, label in enumerate(labels):
         e_label[:, u] = posteriors[:, u, label]
@@ -69,10 +60,10 @@ def by_logit(lam):
     """(minus the factors' share of each posterior, carried to the logits by sympy's derivatives of log-softmax), y,
     labels, t, u, k, with y the softmax of random logits."""
     slopes = log_softmax_slopes()
-    for seed, (T, labels) in enumerate(SHAPES):
+    for seed, (T, labels) in enumerate(RNNT_SHAPES):
         x = random_integers(np.random.default_rng(seed), (T, len(labels) + 1, V), bits=6)
         y = np.array([[[Fraction(e, sum(row)) for e in row] for row in rows] for rows in x], dtype=object)
-        posteriors = used(y, labels)
+        posteriors = rnnt_occupancy(y, labels)
         for t, u, k in np.ndindex(y.shape):
             value = -sum(factor(labels, t, u, j, lam) * posteriors[t, u, j] * _at(slopes[j][k], x[t, u])
                          for j in range(V))
@@ -117,7 +108,7 @@ def test_fused():
             - (k == BLANK) * beta[t + 1, u] - (1 + lam) * (k == labels[u]) * beta[t, u + 1])
 
     cases = [(value, zero_outside(y), zero_outside(rnnt_alpha(y, labels)), zero_outside(rnnt_beta_beyond(y, labels)),
-              through(y, labels), zero_outside(labels, -1), LAM, t, u, k)
+              rnnt_z(y, labels), zero_outside(labels, -1), LAM, t, u, k)
              for value, y, labels, t, u, k in by_logit(LAM)]
     check_equation("eq-fastemit-fused", lambda value, *_: value, rhs, cases)
 
@@ -159,7 +150,7 @@ def label_masses(y, labels):
 
 def payoff(y, labels, n, lam):
     """Z + lambda M_n: each path counts 1 + lambda times if its step n is a label."""
-    return sum((mass(y, path) * (1 + lam * (path[n][2] != BLANK)) for path in rnnt_paths(y, labels)), Fraction(0))
+    return sum((rnnt_mass(y, path) * (1 + lam * (path[n][2] != BLANK)) for path in rnnt_paths(y, labels)), Fraction(0))
 
 
 @pytest.mark.equation("eq-fastemit-own-diagonal")
@@ -169,14 +160,14 @@ def test_own_diagonal():
         return (1 + lam * (k == labels[u])) * posteriors[t, u, k] / (1 + lam * M[t + u] / z)
 
     cases = []
-    for y, labels in INPUTS:
+    for y, labels in RNNT_INPUTS:
         for t, u, k in np.ndindex(y.shape):
             def own(y, labels=labels, n=t + u):
                 return payoff(y, labels, n, LAM)
 
             slope = y[t, u, k] * exact_difference(own, y, (t, u, k), h=5) / own(y)
-            cases.append((slope, LAM, zero_outside(used(y, labels)), zero_outside(label_masses(y, labels)),
-                          through(y, labels), zero_outside(labels, -1), t, u, k))
+            cases.append((slope, LAM, zero_outside(rnnt_occupancy(y, labels)), zero_outside(label_masses(y, labels)),
+                          rnnt_z(y, labels), zero_outside(labels, -1), t, u, k))
     check_equation("eq-fastemit-own-diagonal", lambda slope, *_: slope, rhs, cases)
 
 
@@ -186,15 +177,15 @@ def test_label_count():
     def rhs(M, z, T, U):
         return sum(M[n] for n in range(0, T + U))
 
-    cases = [(zero_outside(label_masses(y, labels), 5), through(y, labels), len(y), len(labels))
-             for y, labels in INPUTS]
+    cases = [(zero_outside(label_masses(y, labels), 5), rnnt_z(y, labels), len(y), len(labels))
+             for y, labels in RNNT_INPUTS]
     check_equation("eq-fastemit-label-count", lambda M, z, T, U: U * z, rhs, cases, equivalent={
         "shift bound: range(0, T + U) -> range(0, T + U - 1)": "the last step of every path is a blank: M = 0 there"})
 
 
 def fields(y, labels, lam):
     """The field with respect to the log-probs, as rational functions of the probabilities."""
-    posteriors = used(y, labels)
+    posteriors = rnnt_occupancy(y, labels)
     field = np.empty(y.shape, dtype=object)
     for t, u, k in np.ndindex(y.shape):
         field[t, u, k] = -factor(labels, t, u, k, lam) * posteriors[t, u, k]
@@ -218,7 +209,7 @@ def test_asymmetry():
     lam, cases = 3, []
     for T, labels, symbols in SMALL:
         y = field_grid("y", (T, len(labels) + 1, symbols))
-        field, z = fields(y, labels, lam), through(y, labels)
+        field, z = fields(y, labels, lam), rnnt_z(y, labels)
         for i in product(range(T), range(len(labels) + 1), [BLANK]):
             for j in ((t, u, label) for t in range(T) for u, label in enumerate(labels)):
                 cases.append((asymmetry(y, field, i, j), lam, through(y, labels, i, j), through(y, labels, i),
@@ -260,9 +251,9 @@ def test_logit_asymmetry():
         field = fields(y, labels, lam)[t, u]
         pushed = field - y[t, u] * field.sum()
         difference = own[r] * pushed[BLANK].diff(own[r]) - own[BLANK] * pushed[r].diff(own[BLANK])
-        zero = one - one
-        cases.append((difference, lam, *(zero_outside(array, zero) for array in arcs(y, labels)),
-                      zero_outside(y, zero), t, u, r))
+        nothing = one - one
+        cases.append((difference, lam, *(zero_outside(array, nothing) for array in arcs(y, labels)),
+                      zero_outside(y, nothing), t, u, r))
     check_equation("eq-fastemit-logit-asymmetry", lambda difference, *_: difference, rhs, cases)
 
 
@@ -273,7 +264,7 @@ def work(y, labels, lam, i, j, p, q):
     def field(at, entry):
         moved = y.copy()
         moved[i], moved[j] = exp(at[0]), exp(at[1])
-        return -factor(labels, *entry, lam) * through(moved, labels, entry) / through(moved, labels)
+        return -factor(labels, *entry, lam) * through(moved, labels, entry) / rnnt_z(moved, labels)
 
     def side(entry, ends, point):
         middle, half = (ends[0] + ends[1]) / 2, (ends[1] - ends[0]) / 2
@@ -290,14 +281,14 @@ def test_loop():
         return lam * (L[1, 1] - L[1, 0] - L[0, 1] + L[0, 0])
 
     cases = []
-    for y, labels, i, j in [(INPUTS[0][0], [1, 2], (0, 0, 0), (0, 0, 1)), (INPUTS[0][0], [1, 2], (1, 0, 0), (2, 1, 2)),
-                            (INPUTS[2][0], [1, 2, 1], (0, 1, 0), (1, 2, 1))]:
+    for case, i, j in [(0, (0, 0, 0), (0, 0, 1)), (0, (1, 0, 0), (2, 1, 2)), (2, (0, 1, 0), (1, 2, 1))]:
+        y, labels = RNNT_INPUTS[case]
         y, lam, p, q = y.astype(float), 0.4, (-1.5, 1.0), (-0.5, 2.0)
         corners = np.empty((2, 2))
         for a, b in np.ndindex(2, 2):
             moved = y.copy()
             moved[i], moved[j] = exp(p[a]), exp(q[b])
-            corners[a, b] = -log(through(moved, labels))
+            corners[a, b] = -log(rnnt_z(moved, labels))
         cases.append((work(y, labels, lam, i, j, p, q), lam, corners))
     check_equation("eq-fastemit-loop", lambda integral, *_: integral, rhs, cases, tolerance=1e-12)
 
@@ -309,10 +300,10 @@ def test_bonus():
         return C**U * z
 
     C, cases = Fraction(3, 2), []
-    for y, labels in INPUTS:
+    for y, labels in RNNT_INPUTS:
         rewarded = y * C
         rewarded[:, :, BLANK] = y[:, :, BLANK]
-        cases.append((through(rewarded, labels), C, len(labels), through(y, labels)))
+        cases.append((rnnt_z(rewarded, labels), C, len(labels), rnnt_z(y, labels)))
     check_equation("eq-fastemit-bonus", lambda rewarded, *_: rewarded, rhs, cases)
 
 
@@ -323,9 +314,9 @@ def test_delay():
         return sum((t - Fraction(T - 1, 2)) * e_label[t, u] for t in range(0, T) for u in range(0, U))
 
     D, at, cases = sympy.Symbol("D"), Fraction(3, 2), []
-    for y, labels in INPUTS:
+    for y, labels in RNNT_INPUTS:
         T = len(y)
-        z = sum(sympy.Rational(*mass(y, path).as_integer_ratio())
+        z = sum(sympy.Rational(*rnnt_mass(y, path).as_integer_ratio())
                 * D**sum(T - 1 - 2 * t for t, _, k in path if k != BLANK) for path in rnnt_paths(y, labels))
         slope = (-D / 2 * sympy.diff(z, D) / z).subs(D, sympy.Rational(3, 2))
         moved = y.copy()
@@ -345,7 +336,7 @@ def test_surrogate_slope():
     y, labels = probabilities(7, (2, 2, 2)), [1]
     lam, paths, entries = Fraction(1, 2), rnnt_paths(y, labels), list(np.ndindex(y.shape))
     c = {i: factor(labels, *i, lam) for i in entries}
-    z, posteriors = through(y, labels), used(y, labels)
+    z, posteriors = rnnt_z(y, labels), rnnt_occupancy(y, labels)
     s = dict(zip(entries, sympy.symbols(f"s:{y.size}", real=True), strict=True))
     point = {s[i]: sympy.log(sympy.Rational(*y[i].as_integer_ratio())) for i in entries}
     masses = [sympy.exp(sum(s[i] for i in path)) for path in paths]

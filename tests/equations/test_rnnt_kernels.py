@@ -10,10 +10,14 @@ import numpy as np
 import pytest
 import sympy
 from brute_force import (
+    BLANK,
+    RNNT_SHAPES,
+    next_label,
     probabilities,
     rnnt_alpha,
     rnnt_beta,
     rnnt_beta_beyond,
+    rnnt_grad_probs,
     rnnt_mass,
     rnnt_occupancy,
     rnnt_paths,
@@ -21,13 +25,10 @@ from brute_force import (
 )
 from sympy.polys.fields import field
 
-from reference_impl.differences import exact_difference
 from reference_impl.equations import check_equation, zero_outside
 from reference_impl.symbolic import softmax
 
-# several labels, a repeat, more labels than frames, one frame, no label
-SHAPES = [(3, [1, 2]), (3, [2, 2]), (2, [1, 2, 1]), (1, [2]), (3, [])]
-BLANK, V = 0, 4
+V = 4
 
 
 @dataclass(frozen=True)
@@ -68,13 +69,6 @@ def test_log():
     assert exp(MINUS_INFINITY + a) == 0
 
 
-def _product(y, entries):
-    result = y[entries[0]]
-    for entry in entries[1:]:
-        result = result * y[entry]
-    return result
-
-
 def slope_in_logit(x, labels, index):
     """sympy: the path sum as a rational function of the one exponential ``x[index]`` = e^a, -log of it differentiated
     with respect to a, the number put in."""
@@ -84,7 +78,7 @@ def slope_in_logit(x, labels, index):
         letters[place] = rationals(sympy.QQ(x[place].numerator, x[place].denominator))
     letters[index] = symbol
     y = softmax(letters)
-    z = sum(_product(y, entries) for entries in rnnt_paths(y, labels))
+    z = rnnt_z(y, labels)
     slope = -symbol * z.diff(symbol) / z
     at = sympy.QQ(x[index].numerator, x[index].denominator)
     value = slope.numer.evaluate(0, at) / slope.denom.evaluate(0, at)
@@ -112,18 +106,14 @@ class Kernel:
         self.by_log_prob = np.empty(self.x.shape, dtype=object)
         for index in np.ndindex(self.x.shape):
             self.slope[index] = slope_in_logit(self.x, labels, index)
-            difference = exact_difference(lambda y: rnnt_z(y, labels), self.y, index, h=5)
-            self.by_log_prob[index] = -self.y[index] / self.z * difference
-
-    def label(self, u):
-        return self.labels[u] if 0 <= u < self.U else None
+            self.by_log_prob[index] = -self.y[index] / self.z * rnnt_grad_probs(self.y, labels, *index)
 
     def entries(self, wanted):
         """The entries (t, u, k) for which ``wanted(kernel, t, u, k)`` holds."""
         return [index for index in np.ndindex(self.x.shape) if wanted(self, *index)]
 
 
-KERNELS = [Kernel(seed, T, labels) for seed, (T, labels) in enumerate(SHAPES)]
+KERNELS = [Kernel(seed, T, labels) for seed, (T, labels) in enumerate(RNNT_SHAPES)]
 
 
 def is_last(kernel, t, u, k):
@@ -135,7 +125,7 @@ def is_inner_blank(kernel, t, u, k):
 
 
 def is_label(kernel, t, u, k):
-    return k == kernel.label(u)
+    return k == next_label(kernel.labels, u)
 
 
 def is_other(kernel, t, u, k):
@@ -281,7 +271,7 @@ def test_recover():
 
     check_equation("eq-kernels-recover", first, rhs, [
         (c.e[t, u, k], zero_outside(c.y, zero=Fraction(5)), zero_outside(c.slope, zero=Fraction(5)), t, u, k, j)
-        for c in KERNELS for t, u, k in np.ndindex(c.x.shape) for j in range(1, V) if j != c.label(u)])
+        for c in KERNELS for t, u, k in np.ndindex(c.x.shape) for j in range(1, V) if j != next_label(c.labels, u)])
 
 
 # k2: one more column, which holds the end.
@@ -338,7 +328,7 @@ class Extended:
         return array
 
 
-GRIDS = [Extended(seed, T, labels) for seed, (T, labels) in enumerate(SHAPES)]
+GRIDS = [Extended(seed, T, labels) for seed, (T, labels) in enumerate(RNNT_SHAPES)]
 
 
 def grid_nodes(start=True):
@@ -416,10 +406,9 @@ def test_adjoint_arcs():
     for c, t, u in grid_nodes():
         if t < c.T:
             slopes = [Fraction(0), Fraction(0)]
-            for place, k in enumerate([c.labels[u] if u < c.U else None, BLANK]):
-                if k is not None:
-                    difference = exact_difference(lambda w, c=c: rnnt_z(w, c.labels), c.w, (t, u, k), h=5)
-                    slopes[place] = c.w[t, u, k] / c.z * difference
+            for place, k in enumerate([next_label(c.labels, u), BLANK]):
+                if k >= 0:
+                    slopes[place] = c.w[t, u, k] / c.z * rnnt_grad_probs(c.w, c.labels, t, u, k)
             cases.append((np.array(slopes, dtype=object), zero_outside(c.adjoints()), zero_outside(c.by_blank),
                           zero_outside(c.by_label), t, u))
     check_equation("eq-kernels-adjoint-arcs", lhs, rhs, cases)
@@ -472,7 +461,7 @@ def test_flat():
         return Fraction(comb(t + u, u) * comb(T - 1 - t + U - u, U - u), comb(T + U - 1, U))
 
     cases = []
-    for T, labels in [*SHAPES, (4, [1, 1, 2])]:
+    for T, labels in [*RNNT_SHAPES, (4, [1, 1, 2])]:
         y = np.full((T, len(labels) + 1, 3), Fraction(1, 3), dtype=object)
         gamma = rnnt_occupancy(y, labels).sum(axis=-1)
         cases += [(gamma[t, u], T, len(labels), t, u) for t, u in np.ndindex(gamma.shape)]

@@ -11,9 +11,8 @@ from .. import lattice
 from ..semiring import LOG
 from .checks import RIGHT, Candidate, over_batch
 
-__all__ = ["FLOAT32", "FLOOR", "Bug", "entry_in", "on_lattice", "right_for"]
+__all__ = ["FLOOR", "Bug", "entry_in", "on_lattice", "right_for"]
 
-FLOAT32 = replace(LOG, name="log, float32", one=np.float32(0), dtype=np.float32)
 FLOOR = replace(LOG, name="log, -1e5 for -inf", zero=-1e5)
 
 

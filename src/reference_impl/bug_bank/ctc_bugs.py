@@ -13,9 +13,9 @@ import numpy as np
 from .. import ctc, lattice
 from .._softmax import log_softmax
 from .._validation import check_targets
-from ..semiring import LOG, REAL
+from ..semiring import LOG, LOG32, REAL
 from ..topology import ctc_lattice
-from .bank import FLOAT32, FLOOR, Bug, entry_in, on_lattice, right_for
+from .bank import FLOOR, Bug, entry_in, on_lattice, right_for
 
 __all__ = ["CTC_BUGS"]
 
@@ -290,7 +290,7 @@ def _(logits, targets, blank):
       "log Z below -10000, against the reference", tolerance=1e-5)
 def _(logits, targets, blank):
     """Log alpha is stored in float32, and rounded to a thousandth where it is near -10000."""
-    log_probs, a, b, log_z = _ctc(logits, targets, blank, FLOAT32)
+    log_probs, a, b, log_z = _ctc(logits, targets, blank, LOG32)
     if log_z == -np.inf:
         return np.inf, np.zeros_like(logits)
     return -log_z, _ctc_gradient(log_probs, np.exp(a + b - log_z), targets, blank)

@@ -12,9 +12,9 @@ import numpy as np
 from .. import rnnt
 from .._softmax import log_softmax
 from .._validation import check_targets
-from ..semiring import LOG
+from ..semiring import LOG, LOG32
 from ..topology import rnnt_lattice
-from .bank import FLOAT32, Bug, entry_in, on_lattice, right_for
+from .bank import Bug, entry_in, on_lattice, right_for
 
 __all__ = ["RNNT_BUGS"]
 
@@ -153,7 +153,7 @@ def _(log_probs, targets, blank):
 def _(log_probs, targets, blank):
     """Shares are recomputed from float32 log alphas, the label arc's as 1 minus the blank arc's: mass is kept, but
     lies elsewhere."""
-    a, _, _, blank_arc, _ = _rnnt(log_probs, targets, blank, FLOAT32)
+    a, _, _, blank_arc, _ = _rnnt(log_probs, targets, blank, LOG32)
     T, rows = a.shape
     e_blank, e_label = np.zeros((T, rows), np.float32), np.zeros((T, rows), np.float32)
     e_blank[-1, -1] = float(a[-1, -1] > -np.inf)
@@ -243,7 +243,7 @@ def _(log_probs, targets, blank):
 def _(logits, targets, blank):
     """If log Z of alpha and of beta, in float32, differ by more than 1e-3, the gradient is silently set to 0."""
     log_probs = log_softmax(logits)
-    _, b, log_z, _, _ = _rnnt(log_probs, targets, blank, FLOAT32)
+    _, b, log_z, _, _ = _rnnt(log_probs, targets, blank, LOG32)
     trusted = log_z == -np.inf or abs(float(log_z) - float(b[0, 0])) < 1e-3
     return rnnt.loss(log_probs, targets, blank=blank), trusted * rnnt.grad_logits(logits, targets, blank=blank)
 
