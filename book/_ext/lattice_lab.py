@@ -13,13 +13,22 @@ SCRIPTS = "lattice_math.js", "lattice_lab.js"
 STYLE = "lattice_lab.css"
 
 
+def one_of(*values):
+    def convert(text):
+        if text not in values:
+            raise ValueError(f"expected one of {', '.join(values)}")
+        return text
+
+    return convert
+
+
 class LatticeLab(SphinxDirective):
     option_spec = {
-        "loss": lambda text: directives.choice(text, ("ctc", "rnnt")),
+        "loss": one_of("ctc", "rnnt"),
         "frames": directives.positive_int,
         "target": directives.unchanged,
-        "preset": lambda text: directives.choice(text, ("start", "trained", "peaky", "wrong", "uniform")),
-        "show": lambda text: directives.choice(text, ("gamma", "alpha", "beta", "gradLogProbs", "gradLogits")),
+        "preset": one_of("start", "trained", "peaky", "wrong", "uniform"),
+        "show": one_of("gamma", "alpha", "beta", "gradLogProbs", "gradLogits"),
         "lambda": directives.unchanged,
         "seed": directives.nonnegative_int,
     }
