@@ -31,7 +31,7 @@ BF16 = "bfloat16 logits"
 
 
 def rnnt_logits(family, T, U, rng):
-    """Logits (T, U+1, 2) of blank and next label, and the log-sum-exp of all other symbols, a constant."""
+    """Logits (T, U+1, 2) of blank and next label, and the log-sum-exp of all other symbols: a number, or (T, U+1)."""
     noise = rng.standard_normal((T, U + 1, 2))
     t, u = np.arange(T)[:, None], np.arange(U + 1)
     if family == "flat":
@@ -39,9 +39,10 @@ def rnnt_logits(family, T, U, rng):
     if family == "blank-collapsed":
         return noise * [0.001, 0.5] + [np.log(0.99 * 1022 / 0.01), 0.0], np.log(1022)
     ahead = (t + 0.5) * U / T - u  # labels by which the node lags behind an even pace
-    if family == "wrong but confident":
-        ahead = (T - t - 0.5) * U / T - u  # sure of the reverse: all labels early, none late
-    return noise * 0.3 + np.stack([-4 * np.tanh(ahead), 4 * np.tanh(ahead)], -1) * 1.5, 0.0
+    sure = 6 * np.tanh(ahead)
+    if family == "wrong but confident":  # at the right pace, of other labels
+        return noise * 0.3 + np.stack([-sure, np.full_like(sure, -6.0)], -1), sure
+    return noise * 0.3 + np.stack([-sure, sure], -1), 0.0
 
 
 def rnnt_log_probs(logits, rest):
