@@ -38,7 +38,7 @@ def test_commutes():
 def book(tmp_path, monkeypatch):
     """A book on disk that passes; a test breaks it by writing another page or other tests."""
     monkeypatch.syspath_prepend(EXTENSIONS)
-    (tmp_path / "index.md").write_text("# Book\n\n```{toctree}\nchapter\nback/checks\n```\n")
+    (tmp_path / "index.md").write_text("# Book\n\n```{toctree}\n:numbered:\nchapter\nback/checks\n```\n")
     (tmp_path / "chapter.md").write_text(CHAPTER)
     (tmp_path / "back").mkdir()
     (tmp_path / "back" / "checks.md").write_text(CHECKS)
@@ -76,6 +76,7 @@ def test_each_equation_carries_a_mark_that_links_to_its_entry(book):
     marks = {link.get_text().split()[0]: link["href"] for link in page(book, "chapter").select(".equation-mark a")}
     assert marks == {
         "checked": "back/checks/chapter.html#check-commutes", "definition": "back/checks.html#check-def-sum"}
+    assert page(book, "back/checks/chapter").h1.get_text() == "Checks of Chapter¶"
     ids = [tag["id"] for tag in page(book, "chapter").find_all(id=True)]
     assert len(ids) == len(set(ids)), "the box around an equation must not repeat its id"
     index, checks = page(book, "back/checks"), page(book, "back/checks/chapter")

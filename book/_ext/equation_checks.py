@@ -219,6 +219,7 @@ def checks_page(app, docname):
 def pages_of_entries(app):
     """Hand the pages of entries to Sphinx: they have no source, and stay out of the index of the search."""
     checks = app.config.equation_checks_found
+    app.builder.secnumbers = {}  # those of the page that was written last would stand before the titles
     for name, (page, identities) in entry_pages(app.env).items():
         title = f"Checks of {app.env.titles[page].astext()}"
         entries = [entry(app, name, e, checks.get(e.label, [])) for e in identities]

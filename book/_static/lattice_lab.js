@@ -709,7 +709,7 @@
       const exact = solved.gradLogits[row][symbol];
       const lines = STEPS.map((h) => {
         const estimate = M.centralDifference(state, row, symbol, h);
-        return make("tr", {}, make("td", {}, String(h)), make("td", {}, estimate.toFixed(8).replace("-", "−")),
+        return make("tr", {}, make("td", {}, String(h)), make("td", {}, estimate.toFixed(7).replace("-", "−")),
           make("td", {}, number(estimate - exact)));
       });
       const letter = state.loss === "ctc" ? "u" : "a";
@@ -772,7 +772,7 @@
     if (x < 0) return `−${short(-x)}`;
     if (x === 0) return "0";
     if (x >= 0.995) return x.toFixed(x < 1.005 ? 0 : 1);
-    if (x >= 0.01) return x.toFixed(2).replace(/^0/, "");
+    if (x >= 0.005) return x.toFixed(2).replace(/^0/, "");
     return x.toExponential(0).replace("e-", "e−");
   }
 
