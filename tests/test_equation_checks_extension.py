@@ -38,7 +38,8 @@ def test_commutes():
 def book(tmp_path, monkeypatch):
     """A book on disk that passes; a test breaks it by writing another page or other tests."""
     monkeypatch.syspath_prepend(EXTENSIONS)
-    (tmp_path / "index.md").write_text("# Book\n\n```{toctree}\n:numbered:\nchapter\nback/checks\n```\n")
+    (tmp_path / "index.md").write_text("# Book\n\n```{toctree}\n:numbered:\nchapter\nback/checks\nlast\n```\n")
+    (tmp_path / "last.md").write_text("# Last\n")
     (tmp_path / "chapter.md").write_text(CHAPTER)
     (tmp_path / "back").mkdir()
     (tmp_path / "back" / "checks.md").write_text(CHECKS)
