@@ -58,6 +58,20 @@ def test_cpu_workers(kind, shape):
         result = json.loads(run("times_cpu.py", "--worker", name, kind, *shape, "--seconds", 0).splitlines()[-1])
         assert len(result["times"]) >= 3
         assert result["error"] is None if name == "np.exp and multiply" else result["error"] < 1e-6
+        assert ("copy_times" in result) == (name == "np.exp and multiply")
+        assert result["peak_bytes"] is None or result["peak_bytes"] >= 0
+
+
+def test_cpu_table(tmp_path):
+    """One small shape from the processes to the file."""
+    run("times_cpu.py", "--rounds", 1, "--seconds", 0, "--shapes", 0, "--states", "warm", "--only", "batched",
+        "--output", tmp_path / "cpu.json")
+    rows = json.loads((tmp_path / "cpu.json").read_text())["rows"]
+    assert [row["contender"] for row in rows] == ["np.exp and multiply", "batched"]
+    for row in rows:
+        assert row["logits_bytes"] == 4 * 2 * 60 * 28 and row["runs"] >= 3
+        assert row["bytes_a_second_if_3_passes"] == 3 * row["logits_bytes"] / row["median"]
+        assert row["copy_bytes_a_second"] > 0 and row["ratios"][0] > 0
 
 
 @pytest.mark.parametrize("name", ["accuracy", "kernels_sm90", "long_utterance"])
