@@ -162,3 +162,25 @@ def test_no_page_scrolls_sideways_on_a_phone(pages, browser):
             wide.append(f"{name(page)}: {width} px wide on a screen of {PHONE}")
     tab.close()
     assert not wide, "\n".join(wide)
+
+
+def test_no_page_is_heavy(site):
+    """A page and its pictures, without what all pages share."""
+    heavy = {}
+    for page, soup in site.items():
+        pictures = {target_of(page, address)[0] for tag, address in references(soup)
+                    if "_images" in address and is_local(address)}
+        size = page.stat().st_size + sum(picture.stat().st_size for picture in pictures)
+        if size > 1_500_000:
+            heavy[name(page)] = size
+    assert not heavy, heavy
+
+
+def test_search_finds_a_word_of_the_text(browser):
+    tab = browser.new_page()
+    tab.goto((SITE / "search.html").as_uri() + "?q=occupancy")
+    tab.wait_for_selector("#search-results li")
+    tab.wait_for_function("() => /finished|found/.test(document.querySelector('#search-results').innerText)")
+    found = tab.locator("#search-results li a").all_inner_texts()
+    tab.close()
+    assert {"The CTC gradient", "The RNN-T gradient", "Glossary"} <= {text.split(". ", 1)[-1] for text in found}, found
