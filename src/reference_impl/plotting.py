@@ -44,7 +44,7 @@ def plot_lattice(lattice: Lattice, *, posteriors=None, path=None, node_labels=No
     ----------
     lattice : Lattice
     posteriors : (len(arcs),) array, optional
-        Posterior of each arc: drawn as its width and darkness.
+        Posterior of each arc: drawn as its width and strength.
     path : sequence of arc positions, optional
         Drawn in orange on top.
     node_labels, arc_labels : sequence of str, optional
@@ -140,7 +140,7 @@ def plot_occupancy(occupancy, *, rows=None, row_axis="", downward=False, ax=None
         As for :func:`plot_lattice`.
     colorbar : bool
     limit : float
-        The value drawn darkest; pictures that are to be compared need the same.
+        The value drawn strongest; pictures that are to be compared need the same.
 
     Returns
     -------
@@ -234,7 +234,7 @@ def plot_error_curve(steps, errors, *, label=None, orders=(), ax=None):
 
 
 def plot_kills(killed, bugs, checks, *, applies=None):
-    """Which check (columns) kills which bug (rows): dark squares; a dot where a check does not apply to a bug.
+    """Which check (columns) kills which bug (rows): filled squares; a dot where a check does not apply to a bug.
 
     Parameters
     ----------
