@@ -1,21 +1,44 @@
-"""Mend two flaws in the HTML that other extensions write: roles in the bibliography, ids that stand many times.
+"""Mend flaws in the HTML that other extensions write, so that every page is valid. It changes no look and no text.
 
-It changes no look and no text. sphinx-proof and sphinx-exercise give every proof, and the inside of every theorem,
-proof, exercise and solution, one and the same id, to which nothing links; bibtex gives its entries a role that their
-list does not allow.
+sphinx-proof and sphinx-exercise give every proof, and the inside of every theorem, proof, exercise and solution, one
+and the same id, to which nothing links; bibtex gives its entries a role that their list does not allow; myst-nb puts
+paragraphs into summaries, where only text may stand; and the page that leads from index.html to the first page has no
+title and no language.
 """
 
+import html
 import re
+from pathlib import Path
 
 REPEATED_IDS = re.compile(r' id="(?:(?:exercise|proof|solution)-content|proof)"')
+SUMMARY = re.compile(r'<p class="((?:collapsed|expanded) admonition-title)">(.*?)</p>')
+FIRST_PAGE = """<!DOCTYPE html>
+<html lang="{language}">
+<head>
+<meta charset="utf-8">
+<title>{title}</title>
+<meta http-equiv="refresh" content="0; url={address}">
+</head>
+<body><p><a href="{address}">{title}</a></p></body>
+</html>
+"""
 
 
 def repair(app, pagename, templatename, context, doctree):
     if "body" in context:
         body = context["body"].replace('role="doc-biblioentry"', 'role="listitem"')
+        body = SUMMARY.sub(r'<span class="\1">\2</span>', body)
         context["body"] = REPEATED_IDS.sub("", body)
+
+
+def lead_to_the_first_page(app, exception):
+    if app.builder.format == "html" and exception is None and app.config.root_doc != "index":
+        first = FIRST_PAGE.format(language=app.config.language, title=html.escape(app.config.html_title),
+                                  address=app.builder.get_target_uri(app.config.root_doc))
+        Path(app.outdir, "index.html").write_text(first, encoding="utf-8")
 
 
 def setup(app):
     app.connect("html-page-context", repair)
+    app.connect("build-finished", lead_to_the_first_page, priority=900)  # after the one that writes a shorter one
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
