@@ -16,7 +16,7 @@ export IPYTHONDIR := $(CURDIR)/.venv/ipython
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book test test-slow site-test serve lab bench accuracy gpu screenshots lint clean FORCE
+.PHONY: help book test test-slow site-test serve lab bench accuracy gpu screenshots drift repository lint clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -64,12 +64,18 @@ gpu: .venv/dev  ## on a machine with CUDA: tests, memory checker, accuracy and t
 screenshots: .venv/dev  ## picture every page of the built site: light, dark, phone
 	@$(PY) tools/screenshots.py
 
+drift: book .venv/dev  ## run tests and chapters with the newest versions that pyproject.toml allows; report what differs
+	@$(PY) tools/drift.py
+
+repository: .venv/reader  ## write the public address, URL=https://..., into settings and notebooks; URL= takes it out
+	@$(PY) tools/repository.py $(if $(filter command,$(origin URL)),"$(URL)")
+
 lint: .venv/dev  ## check the style of code and notebooks, and that notebooks hold no outputs
 	$(PY) -m ruff check .
 	@find notebooks -name '*.ipynb' -not -path '*/.ipynb_checkpoints/*' -exec $(PY) -m nbstripout --keep-id --verify {} +
 
 clean:  ## remove the site, caches and .venv
-	rm -rf .venv _build .pytest_cache .ruff_cache .hypothesis src/*.egg-info
+	rm -rf .venv .venv-newest _build .pytest_cache .ruff_cache .hypothesis src/*.egg-info
 
 .venv/reader: requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; \

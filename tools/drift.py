@@ -85,21 +85,20 @@ def compared(before, after, versions=()):
     found = []
     for name, cell in new_cells.items():
         old, new = text_of(old_cells[name]), text_of(cell)
-        if "measured" in cell["metadata"].get("tags", []):
-            old, new = ({kind: text for kind, text in each.items() if kind == "error"} for each in (old, new))
-        for kind in sorted({*old, *new}):
-            texts = [without(each.get(kind, ""), versions) for each in (old, new)]
-            if kind == "error" and kind in new:
-                found.append((name, "fails", old.get(kind, ""), new[kind]))
-            elif apart := difference(*texts):
-                found.append((name, apart, old.get(kind, ""), new.get(kind, "")))
+        if "error" in new:
+            found.append((name, "fails", "", new["error"]))
+            continue
+        for kind in sorted({*old, *new}) if "measured" not in cell["metadata"].get("tags", []) else ():
+            texts = old.get(kind, ""), new.get(kind, "")
+            if apart := difference(*(without(text, versions) for text in texts)):
+                found.append((name, apart, *texts))
     return found
 
 
 def without(text, versions):
     """The text with every version, old and new, replaced by the same word."""
     for each in sorted({version for pair in versions for version in pair}, key=len, reverse=True):
-        text = text.replace(each, "VERSION")
+        text = re.sub(rf"(?<![\d.]){re.escape(each)}(?![\d.]*\d)", "VERSION", text)
     return text
 
 
@@ -116,8 +115,8 @@ def report(versions, tests, chapters):
 
     ``versions``: name to (pinned, newest); ``tests``: from :func:`failures`; ``chapters``: name to :func:`compared`.
     """
-    lines = ["The tests and chapters with the newest versions that `pyproject.toml` allows, beside the pinned ones.", "",
-             "| package | pinned | newest |", "|---|---|---|"]
+    lines = ["The tests and chapters with the newest versions that `pyproject.toml` allows, beside the pinned ones.",
+             "", "| package | pinned | newest |", "|---|---|---|"]
     lines += [f"| {name} | {old} | {new} |" for name, (old, new) in versions.items()]
     drift = bool(tests) or any(chapters.values())
     lines += ["", f"**{'Drift' if drift else 'No drift'}**: {len(tests)} tests fail; "
