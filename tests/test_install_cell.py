@@ -100,7 +100,8 @@ def test_a_notebook_laid_out_otherwise_is_refused_and_nothing_is_written(clone):
 @pytest.mark.parametrize("text", ["github.com/someone/book", "http://github.com/someone/book", "https://github.com",
                                   "https://github.com/a/b; true", "https://github.com/a/$HOME",
                                   "https://github.com/a/{b}", "https://github.com/a/-b/..", 'https://github.com/a/b"'])
-def test_what_is_no_address_is_refused(text):
+def test_what_is_no_address_is_refused(text, clone, monkeypatch):
+    monkeypatch.setattr(tool, "ROOT", clone)
     with pytest.raises(SystemExit, match="expected an address that begins with https://"):
         tool.main([text])
 

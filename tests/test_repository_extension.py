@@ -37,6 +37,11 @@ def test_github_has_every_button(options):
     assert set(set_here["launch_buttons"]) == {"colab_url", "binderhub_url", "notebook_interface"}
 
 
+def test_from_outside_alone_there_is_no_colab_whose_notebooks_would_not_know_the_address(options):
+    set_here = options("", "https://github.com/someone/book")
+    assert set(set_here["launch_buttons"]) == {"binderhub_url", "notebook_interface"}
+
+
 def test_the_environment_wins_and_another_host_has_no_notebooks_elsewhere(options):
     set_here = options("https://github.com/someone/book", "https://example.org/someone/book/")
     assert set_here["repository_url"] == "https://example.org/someone/book" and "launch_buttons" not in set_here
