@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from IPython.core.inputtransformer2 import TransformerManager
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = [*sorted((ROOT / "notebooks").glob("*.ipynb")), *sorted((ROOT / "tests").rglob("*.py"))]
@@ -15,7 +16,8 @@ def sources(path):
     if path.suffix == ".py":
         return [path.read_text(encoding="utf-8")]
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    python = TransformerManager().transform_cell  # from what may hold magics
+    return [python("".join(cell["source"])) for cell in cells if cell["cell_type"] == "code"]
 
 
 def one_sided(source):

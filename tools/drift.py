@@ -17,6 +17,8 @@ import xml.etree.ElementTree as ElementTree
 from importlib.metadata import distributions
 from pathlib import Path
 
+from jupyter_cache import get_cache
+
 ROOT = Path(__file__).resolve().parent.parent
 BOOK = ROOT / "_build" / ".jupyter_cache"
 NEWEST = ROOT / "_build" / "newest"
@@ -96,9 +98,9 @@ def compared(before, after, versions=()):
 
 
 def without(text, versions):
-    """The text with every version, old and new, replaced by the same word."""
-    for each in sorted({version for pair in versions for version in pair}, key=len, reverse=True):
-        text = re.sub(rf"(?<![\d.]){re.escape(each)}(?![\d.]*\d)", "VERSION", text)
+    """The text with every version, old and new, with the name of its build or without, replaced by the same word."""
+    for each in {version.split("+")[0] for pair in versions for version in pair}:
+        text = re.sub(rf"(?<![\d.]){re.escape(each)}(\+\w+)?(?![\d.]*\d)", "VERSION", text)
     return text
 
 
@@ -148,18 +150,18 @@ def installed():
     return {name: (pinned[name], newest[name]) for name in ranges()}
 
 
-def chapters(versions):
-    """Every notebook's outputs in the book's cache beside those of the newest versions."""
-    import nbformat
-    from jupyter_cache import get_cache
-
-    cache, pairs = get_cache(BOOK), versions.values()
-    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
-        record = cache.match_cache_notebook(nbformat.read(path, as_version=4))
-        yield path.stem, compared(cache.get_cache_bundle(record.pk).nb, nbformat.read(NEWEST / path.name, 4), pairs)
+def book(paths):
+    """Every notebook with the outputs that the book shows, by path."""
+    cache = get_cache(BOOK)
+    try:
+        records = {path: cache.match_cache_file(str(path)) for path in paths}
+    except KeyError:
+        sys.exit("the outputs of a notebook are not in _build: run `make book` first")
+    return {path: cache.get_cache_bundle(record.pk).nb for path, record in records.items()}
 
 
 def main():
+    pinned = book(sorted((ROOT / "notebooks").glob("*.ipynb")))
     NEWEST.mkdir(parents=True, exist_ok=True)
     for path in NEWEST.iterdir():  # of the last time
         path.unlink()
@@ -169,13 +171,15 @@ def main():
     if not (run("pip", "--disable-pip-version-check", "install", "-qq", "-r", str(wanted))
             and run("pip", "--disable-pip-version-check", "install", "-qq", "--no-deps", "-e", ".")):
         sys.exit("the newest versions cannot be installed; the cause is above")
-    junit, notebooks = NEWEST / "tests.xml", sorted(map(str, (ROOT / "notebooks").glob("*.ipynb")))
+    junit = NEWEST / "tests.xml"
     run("pytest", "-q", "-n", "auto", f"--junitxml={junit}", "--ignore=tests/website")
     if not run("nbconvert", "--to", "notebook", "--execute", "--allow-errors", "--log-level=ERROR",
-               f"--output-dir={NEWEST}", *notebooks):
+               f"--output-dir={NEWEST}", *map(str, pinned)):
         sys.exit("a notebook could not be run to its end; the cause is above")
     versions = installed()
-    text, drift = report(versions, list(failures(junit)), dict(chapters(versions)))
+    newest = {path: json.loads((NEWEST / path.name).read_text(encoding="utf-8")) for path in pinned}
+    chapters = {path.stem: compared(pinned[path], newest[path], versions.values()) for path in pinned}
+    text, drift = report(versions, list(failures(junit)), chapters)
     (NEWEST / "report.md").write_text(text, encoding="utf-8")
     print(text)
     sys.exit(1 if drift else 0)
