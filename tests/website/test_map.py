@@ -58,12 +58,11 @@ def test_each_box_holds_its_text_and_is_reached_by_the_keyboard(browser, width, 
     seen = tab.locator(".chapter-map svg:visible")
     assert seen.count() == 1 and f"chapter-map-{drawing}" in seen.get_attribute("class")
     assert tab.evaluate(TEXT_OUTSIDE_ITS_BOX) == []
-    size = tab.evaluate("() => parseFloat(getComputedStyle(document.querySelector('.chapter-map svg text')).fontSize)")
-    scale = tab.evaluate("""name => {
-        const svg = document.querySelector(`.chapter-map-${name}`);
-        return svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
-    }""", drawing)
-    assert size * scale > 10
+    size, scale = seen.evaluate("""svg => [
+        parseFloat(getComputedStyle(svg.querySelector('.chapter-map-minutes')).fontSize),
+        svg.getBoundingClientRect().width / svg.viewBox.baseVal.width,
+    ]""")
+    assert size * scale > 9.5
     links = seen.locator("a")
     links.first.focus()
     for step in range(1, links.count()):
