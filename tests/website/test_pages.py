@@ -99,7 +99,8 @@ def test_nothing_is_loaded_from_elsewhere(site):
         f"{name(page)}: <{tag.name}> {address}"
         for page, soup in site.items()
         for tag, address in references(soup)
-        if tag.name not in ("a", "base") and tag.get("rel") != ["canonical"] and not is_local(address) and not address.startswith("data:")
+        if tag.name not in ("a", "base") and tag.get("rel") != ["canonical"]
+        and not is_local(address) and not address.startswith("data:")
     ]
     for page, soup in site.items():
         styles = [tag.get_text() for tag in soup.find_all("style")]
