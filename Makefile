@@ -16,7 +16,7 @@ export IPYTHONDIR := $(CURDIR)/.venv/ipython
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book test test-slow site-test serve lab bench accuracy gpu screenshots drift repository lint clean FORCE
+.PHONY: help book offline test test-slow site-test serve lab bench accuracy gpu screenshots drift repository lint clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -34,6 +34,9 @@ test-slow: .venv/dev  ## run the slow tests
 
 site-test: .venv/dev  ## check the built site: links, alt text, marks, no outside request, the laboratory
 	REQUIRE_SITE=1 $(PY) -m pytest $(PYTEST_ARGS) tests/website
+
+offline: book  ## pack the site and the sources into one zip, to be opened from any folder
+	@$(PY) tools/offline.py
 
 serve: .venv/reader  ## serve the built site on this machine
 	@test -f $(SITE)/index.html || { echo "There is no site yet: run 'make book' first." >&2; exit 1; }
