@@ -7,6 +7,9 @@ WORKERS ?= auto
 PY := .venv/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check -qq
 SITE := _build/html
+PDF := ctc-and-rnnt-differentiated
+PDF_PACKAGES := latexmk texlive-xetex texlive-latex-extra texlive-fonts-recommended \
+	fonts-texgyre fonts-texgyre-math fonts-dejavu-core librsvg2-bin
 GPU_TESTS := $(addprefix tests/test_,torch_impl.py triton.py values.py edges.py properties.py fastemit_and_clamp.py precision.py)
 
 # Notebooks run in this project's Python, whatever kernels, profiles and startup files the user has.
@@ -16,7 +19,7 @@ export IPYTHONDIR := $(CURDIR)/.venv/ipython
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book offline test test-slow site-test serve lab bench accuracy gpu screenshots drift repository lint clean FORCE
+.PHONY: help book pdf offline test test-slow site-test serve lab bench accuracy gpu screenshots drift repository lint clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -25,6 +28,20 @@ book: .venv/reader _build/inputs  ## run every notebook and build the site into 
 	@# a failed build leaves no site behind, and the next one reports every warning again
 	@$(PY) -c 'from jupyter_book.cli.main import main; main()' build . -q -W -n --keep-going \
 		|| { rm -rf $(SITE) _build/.doctrees; echo "make book: the build failed; the cause is above." >&2; exit 1; }
+
+pdf: .venv/reader _build/inputs  ## make a PDF of the whole book in _build/pdf; needs LaTeX (see README)
+	@for tool in latexmk xelatex rsvg-convert; do command -v $$tool > /dev/null || { \
+		echo "make pdf needs $$tool. On Debian and Ubuntu: apt-get install $(PDF_PACKAGES)" >&2; exit 1; }; done
+	@rm -rf _build/pdf
+	@# the site stays; a failed build reports every warning again next time
+	@$(PY) -c 'from jupyter_book.cli.main import main; main()' build . -q -W -n --keep-going --builder latex \
+		|| { rm -rf _build/latex _build/.doctrees; echo "make pdf: Sphinx failed; the cause is above." >&2; exit 1; }
+	@cd _build/latex && max_print_line=10000 latexmk -pdfxe -silent -interaction=nonstopmode -halt-on-error $(PDF).tex > latexmk.out 2>&1 \
+		|| { grep -A 8 '^!' $(PDF).log >&2; echo "make pdf: LaTeX failed; all it said is in _build/latex/$(PDF).log" >&2; exit 1; }
+	@# what LaTeX only mentions: characters that no font has, references to nothing, lines 10 pt and more past the margin
+	@! grep -E -A 2 'Missing character|(Reference|Citation|reference).* undefined|multiply.defined|Overfull .hbox \([0-9]{2,}\.' \
+		_build/latex/$(PDF).log >&2 || { echo "make pdf: LaTeX left these faults in the pages." >&2; exit 1; }
+	@mkdir -p _build/pdf && cp _build/latex/$(PDF).pdf _build/pdf/ && echo "_build/pdf/$(PDF).pdf"
 
 test: .venv/dev  ## run the fast tests
 	$(PY) -m pytest -n $(WORKERS) $(PYTEST_ARGS)

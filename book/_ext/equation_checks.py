@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from docutils import nodes
+from sphinx.builders.latex.nodes import math_reference
 from sphinx.environment.collectors import EnvironmentCollector
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
@@ -164,7 +165,7 @@ def resolve(app, doctree, docname):
     for placeholder in list(doctree.findall(ChecksPlaceholder)):
         placeholder.replace_self(checks_page(app, docname))
     for node in displayed_equations(doctree):
-        if node.get("label"):
+        if node.get("label") and has_entries(app):
             add_mark(app, docname, node)
 
 
@@ -182,6 +183,11 @@ def add_mark(app, docname, node):
 def page_of_entry(env, equation):
     index = min(env.checks_pages, default=equation.docname)
     return index if equation.is_definition or not env.checks_pages else f"{index}/{equation.docname}"
+
+
+def has_entries(app):
+    """Tell whether pages of entries, to which marks and counts lead, are made: for the website, not for the PDF."""
+    return app.builder.format == "html"
 
 
 def labelled(env):
@@ -253,13 +259,16 @@ def chapter_id(page):
 
 
 def row(app, docname, equation, checks):
-    link = reference(app, docname, equation.docname, equation_id(equation.label), nodes.Text(number(app.env, equation)))
+    link = math_reference("", "", docname=equation.docname, target=equation.label)
+    if has_entries(app):
+        text = nodes.Text(number(app.env, equation))
+        link = reference(app, docname, equation.docname, equation_id(equation.label), text)
     if equation.is_definition:
         target = nodes.inline("", "definition", ids=[entry_id(equation.label)])
     else:
         target = nodes.inline("", "identity")
     count = nodes.Text(str(len(checks)))
-    if checks and not equation.is_definition:
+    if checks and not equation.is_definition and has_entries(app):
         count = reference(app, docname, page_of_entry(app.env, equation), entry_id(equation.label), count)
     return [link, nodes.literal("", equation.label), target, count]
 

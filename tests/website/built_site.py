@@ -1,11 +1,13 @@
-"""Where the built site is, and what a test of it does if something is missing."""
+"""Where the built site and the PDF are, and what a test of it does if something is missing."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-SITE = Path(__file__).parent.parent.parent / "_build" / "html"
+BUILD = Path(__file__).parent.parent.parent / "_build"
+SITE = BUILD / "html"
+PDF = BUILD / "pdf" / "ctc-and-rnnt-differentiated.pdf"
 
 
 def skip_or_fail(variable, reason):
