@@ -127,7 +127,8 @@ def test_every_reference_is_resolved(pdf, texts):
 
 
 def test_every_figure_is_there(pdf, site):
-    figures = [image for soup in site.values() for image in soup.select("main .cell_output img")]
+    drawings = "main .cell_output :is(img, svg.book-figure)"
+    figures = [image for soup in site.values() for image in soup.select(drawings)]
     drawn = [x for page in pdf.pages for x in page["/Resources"].get("/XObject", {}).values()]
     assert len(figures) > 50
     assert sum(get(x)["/Subtype"] == "/Form" for x in drawn) == len(figures)
