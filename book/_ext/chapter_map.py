@@ -428,9 +428,9 @@ def drawing(chapters, grid):
         f'[data-for]:not([data-for~="{c.number}"]){{opacity:.2}}'
         for c in chapters.values()
     )
-    pictures = "".join(svg(chapters, grid, size) for size in SIZES)
+    pictures = "".join(svg(chapters, grid, size) for size in SIZES).replace(">", f"><style>{rules}</style>", 1)
     return (
-        f'<nav class="chapter-map" aria-label="Map of the chapters"><style>{rules}</style>{pictures}'
+        f'<nav class="chapter-map" aria-label="Map of the chapters">{pictures}'
         f'<p class="chapter-map-caption">{CAPTION}</p></nav>'
     )
 

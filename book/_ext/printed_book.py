@@ -254,6 +254,7 @@ def prepare(app):
     """Hand LaTeX the looks, and what the title page says: a version and no date, so that a day changes no page."""
     if app.builder.format != "latex":
         return
+    app.set_translator("latex", Translator)  # not in setup: the website's theme adds its own only where there is none
     config = app.config
     version = tomllib.loads(Path(app.srcdir, "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     says = {
@@ -269,7 +270,6 @@ def prepare(app):
 def setup(app):
     app.add_node(PrintedBox)
     app.add_node(PrintedLaTeX)
-    app.set_translator("latex", Translator)
     app.connect("builder-inited", prepare)
     app.connect("doctree-resolved", print_book, priority=900)  # when the others are done
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
