@@ -19,7 +19,7 @@ export IPYTHONDIR := $(CURDIR)/.venv/ipython
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book pdf offline test test-slow site-test serve lab bench accuracy gpu screenshots drift repository lint clean FORCE
+.PHONY: help book pdf pdf-packages offline test test-slow site-test serve lab bench accuracy gpu screenshots drift repository lint clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -42,6 +42,9 @@ pdf: .venv/reader _build/inputs  ## make a PDF of the whole book in _build/pdf; 
 	@! grep -E -A 2 'Missing character|(Reference|Citation|reference).* undefined|multiply.defined|Overfull .hbox \([0-9]{2,}\.' \
 		_build/latex/$(PDF).log >&2 || { echo "make pdf: LaTeX left these faults in the pages." >&2; exit 1; }
 	@mkdir -p _build/pdf && cp _build/latex/$(PDF).pdf _build/pdf/ && echo "_build/pdf/$(PDF).pdf"
+
+pdf-packages:
+	@echo $(PDF_PACKAGES)
 
 test: .venv/dev  ## run the fast tests
 	$(PY) -m pytest -n $(WORKERS) $(PYTEST_ARGS)

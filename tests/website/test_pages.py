@@ -170,6 +170,14 @@ def test_no_page_scrolls_sideways_on_a_phone(pages, browser):
     assert not wide, "\n".join(wide)
 
 
+def test_the_theme_has_written_the_pages(site):
+    """It does so only where no extension brings a translator of its own: then wide tables scroll, headings have levels."""
+    for page, soup in site.items():
+        assert all(head.get("aria-level") for head in soup.select("p[role=heading]")), name(page)
+        tables = soup.select("article table:not(.cell_output table, .lattice-lab table, .indextable)")
+        assert all(table.find_parent(class_="pst-scrollable-table-container") for table in tables), name(page)
+
+
 def test_no_page_is_heavy(site):
     """A page and its pictures, without what all pages share."""
     heavy = {}
