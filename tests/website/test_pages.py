@@ -19,6 +19,14 @@ COUNT_BAD_FORMULAS = """() => {
     ];
 }"""
 
+COUNT_CUT_FORMULAS = """() => {
+    const right = element => element.getBoundingClientRect().right;
+    const shown = [...document.querySelectorAll('article span.math')].filter(formula => formula.offsetParent);
+    const cut = shown.filter(formula => !formula.closest('.pst-scrollable-table-container')
+        && right(formula.querySelector('svg')) > right(formula) + 1);
+    return [document.documentElement.scrollWidth, cut.length];
+}"""
+
 
 def name(path):
     return path.relative_to(SITE).as_posix()
@@ -157,21 +165,22 @@ def test_pages_load_alone_and_set_their_mathematics(pages, browser):
     assert not problems, "\n".join(problems)
 
 
-def test_no_page_scrolls_sideways_on_a_phone(pages, browser):
-    wide = []
+def test_a_phone_shows_all_without_scrolling_sideways(pages, browser):
+    """No page is wider than the screen, and no formula in the text reaches beyond its lines, where it would be cut."""
+    bad = []
     tab = browser.new_page(viewport={"width": PHONE, "height": 720})
     for page in pages:
         tab.goto(page.as_uri())
         tab.evaluate("() => window.MathJax?.startup?.promise")
-        width = tab.evaluate("() => document.documentElement.scrollWidth")
-        if width > PHONE:
-            wide.append(f"{name(page)}: {width} px wide on a screen of {PHONE}")
+        width, cut = tab.evaluate(COUNT_CUT_FORMULAS)
+        bad += [f"{name(page)}: {width} px wide on a screen of {PHONE}"] * (width > PHONE)
+        bad += [f"{name(page)}: {cut} formulas in the text are cut off"] * (cut > 0)
     tab.close()
-    assert not wide, "\n".join(wide)
+    assert not bad, "\n".join(bad)
 
 
 def test_the_theme_has_written_the_pages(site):
-    """It does so only where no extension brings a translator of its own: then wide tables scroll, headings have levels."""
+    """It does so only where no extension brings a translator: then wide tables scroll, and headings have levels."""
     for page, soup in site.items():
         assert all(head.get("aria-level") for head in soup.select("p[role=heading]")), name(page)
         tables = soup.select("article table:not(.cell_output table, .lattice-lab table, .indextable)")
