@@ -115,11 +115,11 @@ def test_the_report(drift):
     versions = {"numpy": ("2.4.6", "2.5.0")}
     text, drifted = drift.report(versions, [], {"10_a": [], "20_b": []})
     assert not drifted and "| numpy | 2.4.6 | 2.5.0 |" in text
-    assert "**No drift**: 0 tests fail; 0 outputs differ in 2 chapters." in text
+    assert "**No drift**. Tests that fail: 0. Cells that differ, in 2 chapters: 0." in text
     text, drifted = drift.report(versions, [("t::a", "assert 0")], {"10_a": []})
     assert drifted and "- `t::a`: `assert 0`" in text and "## 10_a" not in text
-    text, drifted = drift.report(versions, [], {"10_a": [("cell", "2 is now 3", "Z = 2", "Z = 3")]})
-    assert drifted and text.endswith("## 10_a\n\n`cell`: 2 is now 3\n\n```diff\n- Z = 2\n+ Z = 3\n```\n")
+    text, drifted = drift.report(versions, [], {"10_a": [("cell", "2 is now 3", "Z = 2", f"{ROOT}/a.py: Z = 3")]})
+    assert drifted and text.endswith("## 10_a\n\n`cell`: 2 is now 3\n\n```diff\n- Z = 2\n+ a.py: Z = 3\n```\n")
     text, drifted = drift.report(versions, [], {"10_a": [("cell", "x", "y" * 100, "z")] * 1000})
     assert drifted and len(text) < 65_536 and text.endswith("(The rest is cut off.)\n")
 

@@ -121,8 +121,8 @@ def report(versions, tests, chapters):
              "", "| package | pinned | newest |", "|---|---|---|"]
     lines += [f"| {name} | {old} | {new} |" for name, (old, new) in versions.items()]
     drift = bool(tests) or any(chapters.values())
-    lines += ["", f"**{'Drift' if drift else 'No drift'}**: {len(tests)} tests fail; "
-                  f"{sum(map(len, chapters.values()))} outputs differ in {len(chapters)} chapters."]
+    lines += ["", f"**{'Drift' if drift else 'No drift'}**. Tests that fail: {len(tests)}. "
+                  f"Cells that differ, in {len(chapters)} chapters: {sum(map(len, chapters.values()))}."]
     if tests:
         lines += ["", "## Tests", "", *(f"- `{name}`: `{message[:200]}`" for name, message in tests)]
     for chapter, cells in chapters.items():
@@ -131,7 +131,7 @@ def report(versions, tests, chapters):
             lines += ["", f"`{name}`: {apart[:500]}", "", "```diff"]
             lines += [f"{sign} {line}" for sign, text in (("-", old), ("+", new)) for line in text.splitlines()[:20]]
             lines += ["```"]
-    text = "\n".join(lines) + "\n"
+    text = "\n".join(lines).replace(f"{ROOT}/", "") + "\n"
     return (text if len(text) <= LIMIT else text[:LIMIT] + "\n```\n\n(The rest is cut off.)\n"), drift
 
 
