@@ -14,7 +14,8 @@ from sphinx.util.docutils import docutils_namespace
 ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT / "book" / "_ext"))
 import chapter_map  # noqa: E402
-from chapter_map import SIZES, Arrow, Chapter, Layout, Opening, arrows, paths, read_opening  # noqa: E402
+from chapter_graph import Arrow, Chapter, Opening, arrows, read_opening  # noqa: E402
+from map_layout import SIZES, Layout, paths  # noqa: E402
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 ROW = re.compile(r"\| \[([^]]+)\]\(\.\./\.\./notebooks/(\w+)\.ipynb\) \| (\d+) \| ([^|]*) \|")
