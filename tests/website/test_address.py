@@ -23,7 +23,7 @@ def test_each_page_describes_itself_in_words_of_its_own(site):
         assert found[page]["og:description"] == described[page] and found[page]["og:title"], page
 
 
-def test_the_picture_of_a_preview_is_small_and_has_the_size_that_is_promised():
+def test_the_picture_of_a_preview_is_small_and_has_the_size_that_is_promised(site):
     picture = SITE / "_static" / "preview.png"
     assert picture.stat().st_size < 150_000
     assert struct.unpack(">II", picture.read_bytes()[16:24]) == (1200, 630)
