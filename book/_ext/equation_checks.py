@@ -13,6 +13,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
+from doctrees import equation_id, is_output
 from docutils import nodes
 from sphinx.builders.latex.nodes import math_reference
 from sphinx.environment.collectors import EnvironmentCollector
@@ -95,17 +96,7 @@ class EquationChecks(SphinxDirective):
 
 def displayed_equations(doctree):
     """Return the equations that the author displays: not the ones that a notebook cell prints, nor copies of others."""
-
-    def is_output(node):
-        return any("cell_output" in parent.get("classes", []) for parent in ancestors(node))
-
     return [node for node in doctree.findall(nodes.math_block) if not is_output(node)]
-
-
-def ancestors(node):
-    while node.parent is not None:
-        node = node.parent
-        yield node
 
 
 class EquationCollector(EnvironmentCollector):
@@ -303,10 +294,6 @@ def table_row(cells):
 def reference(app, docname, target, anchor, *children):
     uri = f"#{anchor}" if target == docname else f"{app.builder.get_relative_uri(docname, target)}#{anchor}"
     return nodes.reference("", "", *children, internal=True, refuri=uri)
-
-
-def equation_id(label):
-    return nodes.make_id(f"equation-{label}")  # as Sphinx's own math domain names it
 
 
 def entry_id(label):

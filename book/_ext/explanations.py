@@ -9,8 +9,8 @@ stand in ``glossary_other_senses`` in _config.yml, by page.
 import html
 import re
 
+from doctrees import equation_id, inside, is_output
 from docutils import nodes
-from equation_checks import ancestors, equation_id
 
 LINK = re.compile(r'href="[^"#]*#((?:term|equation)-[^"]+)"')
 NOT_PROSE = (nodes.reference, nodes.title, nodes.literal, nodes.FixedTextElement, nodes.raw, nodes.math, nodes.term,
@@ -52,9 +52,7 @@ def link_first_uses(app, doctree, docname):
 
 
 def is_prose(node):
-    parents = list(ancestors(node))
-    outputs = any("cell_output" in parent.get("classes", ()) for parent in parents)
-    return not outputs and not any(isinstance(parent, NOT_PROSE) for parent in parents)
+    return not is_output(node) and not inside(node, NOT_PROSE)
 
 
 # --- the page carries what its links lead to ---

@@ -10,6 +10,7 @@ import html
 import re
 from pathlib import Path
 
+from doctrees import is_output
 from docutils import nodes
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
@@ -82,17 +83,11 @@ class InlineFigures(SphinxPostTransform):
     formats = ("html",)
 
     def run(self, **kwargs):
-        drawn = [i for i in self.document.findall(nodes.image) if i["uri"].endswith(".svg") and "alt" in i
-                 and any("cell_output" in parent.get("classes", ()) for parent in ancestors(i))]
+        images = self.document.findall(nodes.image)
+        drawn = [image for image in images if image["uri"].endswith(".svg") and "alt" in image and is_output(image)]
         for number, image in enumerate(drawn, 1):
             svg = Path(self.app.srcdir, image["uri"]).read_text(encoding="utf-8")
             image.replace_self(nodes.raw("", inline(svg, image["alt"], f"figure-{number}"), format="html"))
-
-
-def ancestors(node):
-    while node.parent is not None:
-        node = node.parent
-        yield node
 
 
 def setup(app):

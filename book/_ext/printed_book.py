@@ -9,6 +9,7 @@ import re
 import tomllib
 from pathlib import Path
 
+from doctrees import equation_id, inside
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.builders.latex.nodes import thebibliography
@@ -93,8 +94,7 @@ def number(env, docname, kind, identifier):
 def number_equations(env, doctree):
     for node in doctree.findall(nodes.math_block):
         if node.get("label"):
-            identifier = nodes.make_id(f"equation-{node['label']}")  # as Sphinx's own math domain names it
-            node["number"] = number(env, node["docname"], "displaymath", identifier)
+            node["number"] = number(env, node["docname"], "displaymath", equation_id(node["label"]))
 
 
 def page_of(node):
@@ -211,12 +211,6 @@ def side(entries):
     """Return how a column is set, as LaTeX names it: right, centred or left."""
     classes = {name for entry in entries for name in entry["classes"]}
     return "r" if "text-right" in classes else "c" if "text-center" in classes else "l"
-
-
-def inside(node, kinds):
-    while node is not None and not isinstance(node, kinds):
-        node = node.parent
-    return node is not None
 
 
 # --- the order of a book ---
