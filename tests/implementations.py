@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import torch
+from variants import VARIANTS
 
 from reference_impl import batched, ctc, log_softmax, rnnt, torch_impl
 from reference_impl.lattice import arc_posteriors, forward
@@ -18,7 +19,8 @@ from reference_impl.topology import ctc_lattice, rnnt_lattice
 KINDS = ("ctc", "rnnt")
 EXPLICIT = {"ctc": ctc, "rnnt": rnnt}
 BATCHED = {"ctc": batched.ctc_loss, "rnnt": batched.rnnt_loss}
-TORCH = {"ctc": torch_impl.ctc_loss, "rnnt": torch_impl.rnnt_loss}
+TORCH_VARIANTS = {name: variant.torch for name, variant in VARIANTS.items() if variant.torch}
+TORCH = {"ctc": torch_impl.ctc_loss, "rnnt": torch_impl.rnnt_loss, **TORCH_VARIANTS}
 LATTICE = {"ctc": ctc_lattice, "rnnt": rnnt_lattice}
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no CUDA device")
@@ -40,6 +42,8 @@ IMPLEMENTATIONS_AND_VARIABLES = [
 ]
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
+# CTC, RNN-T and its relatives, of torch; of several devices those that a loss runs on, see conftest.py
+every_torch_loss = pytest.mark.parametrize("kind", TORCH)
 # the tensor operations on the CPU and on CUDA, and the kernels; see the fixture `device` in conftest.py
 every_device = pytest.mark.parametrize(
     "device", ["cpu", pytest.param("cuda", marks=needs_cuda), pytest.param("triton", marks=needs_triton)],
@@ -119,7 +123,9 @@ def pad(utterances, *, blank=0, fill=np.nan, label_fill=-7, extra_frames=0, extr
 
 
 def random_scores(rng, kind, T, U, V):
-    return rng.normal(size=(T, V) if kind == "ctc" else (T, U + 1, V))
+    """Scores of V symbols; some variants have columns for more."""
+    columns = VARIANTS[kind].columns(V) if kind in VARIANTS else V
+    return rng.normal(size=(T, V) if kind == "ctc" else (T, U + 1, columns))
 
 
 def total(kind, weights, targets, blank, semiring):

@@ -13,11 +13,27 @@ import numpy as np
 import pytest
 import torch
 
-from reference_impl import _validation, batched, ctc, log_softmax, rnnt
+from reference_impl import _validation, batched, ctc, lattice_loss, log_softmax, rnnt
 from reference_impl.ctc_conventions import rescaled_alpha
 from reference_impl.lattice import Arc, Lattice, forward
-from reference_impl.topology import ctc_lattice, monotonic_rnnt_lattice, rnnt_lattice
-from reference_impl.torch_impl import ctc_loss, losses, rnnt_loss
+from reference_impl.topology import (
+    ctc_lattice,
+    monotonic_rnnt_lattice,
+    multi_blank_rnnt_lattice,
+    pruned_rnnt_lattice,
+    rnnt_lattice,
+    tdt_lattice,
+)
+from reference_impl.torch_impl import (
+    arguments,
+    ctc_loss,
+    losses,
+    monotonic_rnnt_loss,
+    multi_blank_rnnt_loss,
+    pruned_rnnt_loss,
+    rnnt_loss,
+    tdt_loss,
+)
 
 LABELS = np.array([1, 2])
 UNIFORM = {"ctc": np.zeros((4, 5)), "rnnt": np.zeros((4, 3, 5))}
@@ -188,6 +204,80 @@ def where_triton(installed, call):
         return call()
 
 
+def variant(function, logits=None, *before, targets=TARGETS, frames=FRAMES, counts=COUNTS, **options):
+    """A relative of RNN-T: ``before`` comes between logits and targets."""
+    logits = np.stack([UNIFORM["rnnt"]] * 3) if logits is None else logits
+    tensors = [torch.tensor(a) if isinstance(a, np.ndarray) else a for a in (logits, *before, targets, frames, counts)]
+    return function(*tensors, **options)
+
+
+BAND, FIRST = np.zeros((3, 4, 2, 5)), np.array([[0, 0, 1, 1]] * 3)
+DURATION_LOGITS = np.zeros((3, 4, 3, 2))
+CASES += [
+    (lambda call=call, options=options: call(**options), ValueError, message)
+    for call in (lambda **options: variant(monotonic_rnnt_loss, **options),
+                 lambda **options: variant(multi_blank_rnnt_loss, big_blanks={4: 2}, **options),
+                 lambda **options: variant(tdt_loss, None, DURATION_LOGITS, durations=[0, 1], **options),
+                 lambda **options: variant(pruned_rnnt_loss, BAND, FIRST, **options))
+    for options, message in [
+        ({"frames": np.array([4, 0, 3])}, "logit_lengths[1] = 0; expected 1 <= length <= T = 4"),
+        ({"targets": with_entry(TARGETS, (1, 1), 7)}, "targets[1, 1] = 7; expected 0 <= label < V = 5"),
+        ({"targets": with_entry(TARGETS, (2, 0), 0)}, "targets[2, 0] = 0; expected a label other than blank = 0"),
+        ({"blank": 5}, "blank = 5; expected 0 <= blank < V = 5"),
+        ({"reduction": "average"}, "reduction = 'average'; expected one of 'none', 'sum', 'mean'"),
+        ({"inputs": "probs"}, "inputs = 'probs'; expected one of 'logits', 'log_probs'"),
+    ]
+]
+CASES += [
+    (lambda: variant(monotonic_rnnt_loss, np.zeros((3, 4, 2, 5))), ValueError,
+     "logits has 2 rows on its U+1 axis; expected U + 1 = 3, one more than the 2 columns of targets"),
+    (lambda: variant(multi_blank_rnnt_loss, big_blanks=[4]), TypeError,
+     "big_blanks = [4]; expected a mapping from symbols to frames"),
+    (lambda: variant(multi_blank_rnnt_loss, big_blanks={5: 2}), ValueError,
+     "big_blanks = 5; expected 0 <= symbol < V = 5, and not blank = 0"),
+    (lambda: variant(multi_blank_rnnt_loss, big_blanks={0: 2}), ValueError,
+     "big_blanks = 0; expected 0 <= symbol < V = 5, and not blank = 0"),
+    (lambda: variant(multi_blank_rnnt_loss, big_blanks={4: 1}), ValueError,
+     "big_blanks[4] = 1; expected big_blanks[4] >= 2"),
+    (lambda: variant(multi_blank_rnnt_loss, big_blanks={1: 2}), ValueError,
+     "targets[0, 0] = 1; expected a label other than blank = 1"),
+    (lambda: multi_blank_rnnt_lattice([1], 2, 3, big_blanks={1: 2}), ValueError,
+     "targets[0] = 1; expected a label other than blank = 1"),
+    (lambda: variant(multi_blank_rnnt_loss, big_blanks={4: 2}, sigma=-1), ValueError,
+     "sigma = -1; expected a finite number >= 0"),
+    *((lambda durations=durations: variant(tdt_loss, None, DURATION_LOGITS, durations=durations), ValueError,
+       f"durations = {durations}; expected frames in rising order, none below 0 and one above 0")
+      for durations in [(), (0,), (-1, 1), (1, 0), (1, 1)]),
+    (lambda: variant(tdt_loss, None, DURATION_LOGITS, durations=[0, 1.5]), TypeError,
+     "durations[1] = 1.5; expected an integer"),
+    (lambda: tdt_lattice([1], 2, 3, durations=[2, 1]), ValueError,
+     "durations = (2, 1); expected frames in rising order, none below 0 and one above 0"),
+    (lambda: variant(tdt_loss, None, DURATION_LOGITS, durations=[0, 1, 2]), ValueError,
+     "duration_logits has shape (3, 4, 3, 2); expected (3, 4, 3, 3): as logits, and D, the number of durations"),
+    (lambda: variant(tdt_loss, None, DURATION_LOGITS.astype(np.float32), durations=[0, 1]), ValueError,
+     "duration_logits has dtype torch.float32 on cpu; expected torch.float64 on cpu, as logits"),
+    (lambda: variant(tdt_loss, None, [0.0], durations=[0, 1]), TypeError,
+     "duration_logits is a list; expected a torch.Tensor"),
+    (lambda: variant(pruned_rnnt_loss, np.zeros((3, 4, 4, 5)), FIRST), ValueError,
+     "R = 4; expected 1 <= R <= U + 1 = 3 rows"),
+    (lambda: variant(pruned_rnnt_loss, BAND, FIRST[:, :3]), ValueError,
+     "first_rows has shape (3, 3); expected (B, T) = (3, 4), as in logits with shape (3, 4, 2, 5)"),
+    (lambda: variant(pruned_rnnt_loss, BAND, with_entry(FIRST, (1, 2), 2)), ValueError,
+     "first_rows[1, 2] = 2; expected 0 <= row <= U + 1 - R = 1"),
+    (lambda: variant(pruned_rnnt_loss, BAND, with_entry(FIRST, (1, 2), -1)), ValueError,
+     "first_rows[1, 2] = -1; expected 0 <= row <= U + 1 - R = 1"),
+    (lambda: variant(pruned_rnnt_loss, BAND, FIRST * 1.0), TypeError,
+     "first_rows has dtype torch.float64; expected torch.int32 or torch.int64"),
+    (lambda: variant(pruned_rnnt_loss, BAND, FIRST, label_frames=2), ValueError,
+     "label_frames = 2; expected one of 0, 1"),
+    (lambda: pruned_rnnt_lattice([1], [0, -1], 2, 3), ValueError, "first_rows[1] = -1; expected first_rows[1] >= 0"),
+    (lambda: pruned_rnnt_lattice([1], [0, 0], 0, 3), ValueError, "num_rows = 0; expected num_rows >= 1"),
+    (lambda: lattice_loss.grad_logits(rnnt_lattice([1], 2, 3), np.zeros((2, 2, 3)), groups=(2, 2)), ValueError,
+     "groups = (2, 2); expected sizes that add up to the last axis, 3"),
+    (lambda: lattice_loss.loss(rnnt_lattice([1], 2, 3), np.zeros((2, 3))), ValueError,
+     "log_probs has shape (2, 3); expected 3 axes (2, 2, 3)"),
+]
+
 LOGITS = torch.zeros(3, 4, 5, requires_grad=True)
 CASES += [
     (lambda: by_torch("ctc", LOGITS, overwrite_logits=True), ValueError,
@@ -239,7 +329,7 @@ def test_validate_false_still_checks_shapes():
         by_torch("rnnt", targets=TARGETS.astype(float), validate=False)
 
 
-@pytest.mark.parametrize("module", [_validation, losses])
+@pytest.mark.parametrize("module", [_validation, losses, arguments])
 def test_no_rule_is_left_out(module):
     """Each statement of the module that raises is reached by one of the cases above."""
     path = Path(module.__file__)

@@ -380,7 +380,7 @@ def as_tensors(kind, dtype):
 class TestTorch:
     """NumPy views and tensor operations; tests of the losses see only the former on the CPU."""
 
-    BOTH = {"ctc": (numpy_ops.CTC, tensor_ops.TensorCTC), "rnnt": (numpy_ops.RNNT, tensor_ops.TensorRNNT)}
+    BOTH = {"ctc": (numpy_ops.CTC.apply, tensor_ops.ctc_losses), "rnnt": (numpy_ops.RNNT.apply, tensor_ops.rnnt_losses)}
 
     @every_kind
     @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
@@ -395,7 +395,7 @@ class TestTorch:
             scores, *integers = as_tensors(kind, dtype)
             scores.requires_grad_()
             given = scores.transpose(0, 1).contiguous().transpose(0, 1) if overwrite == "transposed" else scores * 1.0
-            losses = function.apply(given, *integers, 0, normalise, bool(overwrite), *options)
+            losses = function(given, *integers, 0, normalise, bool(overwrite), *options)
             version, caught = given._version, []
             given.register_hook(caught.append)
             losses.backward(upstream.to(losses), retain_graph=True)
@@ -425,7 +425,7 @@ class TestTorch:
     def test_no_gradient_wanted(self, kind):
         scores, *integers = as_tensors(kind, torch.float64)
         options = (0.0, None) if kind == "rnnt" else ()
-        losses = [function.apply(scores, *integers, 0, True, False, *options) for function in self.BOTH[kind]]
+        losses = [function(scores, *integers, 0, True, False, *options) for function in self.BOTH[kind]]
         torch.testing.assert_close(*losses, rtol=1e-12, atol=0, equal_nan=True)
         assert not losses[0].requires_grad
 

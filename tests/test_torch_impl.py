@@ -16,6 +16,7 @@ from implementations import (
     every_device,
     every_input,
     every_kind,
+    every_torch_loss,
     needs_cuda,
     one,
     pad,
@@ -23,7 +24,7 @@ from implementations import (
 )
 
 from reference_impl import log_softmax
-from reference_impl.torch_impl import CTCLoss, RNNTLoss, ctc_loss
+from reference_impl.torch_impl import CTCLoss, RNNTLoss, ctc_loss, naive
 from reference_impl.torch_impl import losses as losses_module
 
 INF, NAN = float("inf"), float("nan")
@@ -40,7 +41,7 @@ def with_impossible(kind):
     """Two good utterances around one that has no alignment."""
     rng = np.random.default_rng(1)
     utterances = [(random_scores(rng, kind, 4, 2, 4), [1, 2]) for _ in range(3)]
-    utterances[1][0][2] = -INF
+    utterances[1][0][1:] = -INF
     return pad(utterances)
 
 
@@ -59,16 +60,30 @@ def losses_and_gradient(kind, batch, upstream=None, device="cpu", **options):
     return losses.detach().cpu().numpy(), arguments[0].grad.cpu().numpy()
 
 
+def interpreted(scores):
+    """Whether Triton's interpreter runs, which takes half a second for a loss."""
+    return losses_module._interprets_triton() and losses_module._auto(scores.device.type) == "triton"
+
+
 def gradcheck(function, scores, **tolerances):
-    """Every entry by itself; in Triton's interpreter, which takes half a second for a loss, along random directions."""
-    interpreted = losses_module._interprets_triton() and losses_module._auto(scores.device.type) == "triton"
-    return torch.autograd.gradcheck(function, scores, fast_mode=interpreted, **tolerances)
+    """Every entry by itself; in Triton's interpreter along random directions."""
+    return torch.autograd.gradcheck(function, scores, fast_mode=interpreted(scores), **tolerances)
+
+
+def second_derivative(kind, scores, *rest, **options):
+    """Of the sum of the losses, along the cosines of the gradient's positions; an array like the scores."""
+    loss = TORCH[kind](scores, *rest, reduction="sum", zero_infinity=True, **options)
+    gradient, = torch.autograd.grad(loss, scores, create_graph=True)
+    t, k = (torch.arange(gradient.shape[axis], device=gradient.device) for axis in (1, -1))
+    row = torch.arange(gradient.shape[2], device=gradient.device)[:, None] if gradient.ndim == 4 else 0
+    weights = torch.cos(t.reshape(-1, *[1] * (gradient.ndim - 2)) + 3 * row + 5 * k).to(gradient.dtype)
+    return torch.autograd.grad((weights * gradient).sum(), scores)[0].cpu().numpy()
 
 
 class TestDerivatives:
     @every_device
     @every_input
-    @every_kind
+    @every_torch_loss
     def test_gradcheck(self, kind, inputs, device):
         """Ragged lengths, so that the padding's zeros are checked, too."""
         scores, *rest = tensors(ragged(kind), device)
@@ -79,7 +94,7 @@ class TestDerivatives:
         assert gradcheck(losses, scores, eps=1e-6, atol=1e-7)
 
     @every_device
-    @every_kind
+    @every_torch_loss
     def test_gradcheck_through_a_network(self, kind, device):
         """Upstream gradients differ between utterances, and the logits are not a leaf."""
         scores, *rest = tensors(ragged(kind), device)
@@ -114,23 +129,99 @@ class TestDerivatives:
         corrected = log_prob_gradient - torch.exp(log_probs) * in_use
         torch.testing.assert_close(corrected, minus_occupancy, rtol=0, atol=1e-12)
 
+    @every_device
+    @every_input
+    @every_torch_loss
+    def test_gradgradcheck(self, kind, inputs, device):
+        """The derivative of the gradient, in logits and upstream gradient, on ragged lengths."""
+        scores, *rest = tensors(ragged(kind), device)
+
+        def losses(scores):
+            return TORCH[kind](scores, *rest, reduction="none", inputs=inputs)
+
+        assert torch.autograd.gradgradcheck(losses, scores, eps=1e-6, atol=1e-6, fast_mode=interpreted(scores))
+
+    @every_device
+    @every_torch_loss
+    def test_second_derivative_through_a_network(self, kind, device):
+        """A penalty on the gradient, which holds the loss, its gradient and both factors of a chain rule."""
+        scores, *rest = tensors(ragged(kind), device)
+
+        def penalised(x):
+            loss = TORCH[kind](torch.tanh(x) * 3, *rest, reduction="sum") ** 2
+            gradient, = torch.autograd.grad(loss, x, create_graph=True)
+            return loss + (gradient ** 2).sum()
+
+        assert gradcheck(penalised, scores, eps=1e-6, atol=1e-4, rtol=1e-5)
+
     @every_kind
-    @pytest.mark.parametrize("use", [
-        lambda scores, gradient: gradient.sum(),
-        lambda scores, gradient: (scores ** 2).sum() + (gradient ** 2).sum(),  # a penalty must not pass for a constant
-    ], ids=["alone", "as a penalty"])
-    @pytest.mark.parametrize("outer", [lambda loss: loss, lambda loss: loss ** 2], ids=["loss", "square of the loss"])
-    def test_no_second_derivative(self, kind, outer, use):
-        """It is not computed, and says so, instead of being silently wrong."""
-        scores, *rest = tensors(ragged(kind))
-        gradient, = torch.autograd.grad(outer(TORCH[kind](scores, *rest)), scores, create_graph=True)
-        plain, = torch.autograd.grad(outer(TORCH[kind](scores, *rest)), scores)
-        assert torch.equal(gradient.detach(), plain)
-        with pytest.raises(RuntimeError, match="the second derivative of ctc_loss and rnnt_loss is not implemented"):
-            use(scores, gradient).backward()
+    def test_second_derivative_by_autograd_alone(self, kind):
+        """The Hessian of one utterance, against the recursion on torch scalars, without a backward pass of ours."""
+        batch = one(random_scores(np.random.default_rng(0), kind, 4, 2, 3), [1, 1])
+        scores, *rest = tensors(batch)
+        by_scalars = {"ctc": naive.ctc_loss, "rnnt": naive.rnnt_loss}[kind]
+        ours = torch.autograd.functional.hessian(lambda z: TORCH[kind](z, *rest), scores.detach())
+        theirs = torch.autograd.functional.hessian(
+            lambda z: by_scalars(torch.log_softmax(z[0], -1), [1, 1]), scores.detach())
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+
+    @every_device
+    @every_input
+    @every_torch_loss
+    def test_second_derivative_at_the_edges(self, kind, inputs, device):
+        """0 without an alignment, at masks and in the padding, which holds NaN; elsewhere what it is without them."""
+        edged, plain = with_impossible(kind), ragged(kind).first(2)
+        edged.scores[0, ..., -1] = -INF
+        batch = pad([*(edged.utterance(b) for b in range(3)), *(plain.utterance(b) for b in range(2))], extra_frames=1)
+        scores, *rest = tensors(batch, device)
+        second = second_derivative(kind, scores, *rest, inputs=inputs)
+        assert (second[1] == 0).all()
+        assert (second[batch.padding()] == 0).all()
+        assert (second[0, ..., -1] == 0).all()
+        assert np.isfinite(second).all()
+        for b in (0, 2, 3, 4):
+            alone = tensors(one(*batch.utterance(b)), device)
+            assert_gradients(second[batch.used(b)], second_derivative(kind, *alone, inputs=inputs)[0])
+        assert (second[[0, 2, 3, 4]] != 0).any()
+
+    @every_device
+    @every_torch_loss
+    def test_second_derivative_of_lower_precision(self, kind, device):
+        scores, *rest = tensors(ragged(kind), device, torch.float32)
+        second = second_derivative(kind, scores, *rest)
+        assert_gradients(second, second_derivative(kind, scores.detach().double().requires_grad_(), *rest), 1e-5)
+        assert second.dtype == np.float32
+
+    @every_device
+    @every_torch_loss
+    def test_no_third_derivative(self, kind, device):
+        """It is not computed, and says so, instead of being silently wrong: not for the logits, nor for a penalty."""
+        for use in (lambda scores, second: second.sum(), lambda scores, second: (scores ** 2).sum() + second.sum()):
+            scores, *rest = tensors(ragged(kind), device)
+            loss = TORCH[kind](scores, *rest) ** 2
+            gradient, = torch.autograd.grad(loss, scores, create_graph=True)
+            second, = torch.autograd.grad((gradient ** 2).sum(), scores, create_graph=True)
+            with pytest.raises(RuntimeError, match="a third derivative of a loss was asked for; expected two at most"):
+                use(scores, second).backward()
 
     @every_device
     @every_kind
+    @pytest.mark.parametrize("option", [{"fastemit_lambda": 0.5}, {"clamp": 0.1}, {"overwrite_logits": True}], ids=str)
+    def test_no_second_derivative(self, kind, option, device):
+        """A backward pass that is not the gradient's has none; the first derivative is as ever."""
+        if kind == "ctc" and "overwrite_logits" not in option:
+            pytest.skip("CTC has no such option")
+        scores, *rest = tensors(ragged(kind), device)
+        gradient, = torch.autograd.grad(TORCH[kind](scores * 1.0, *rest, **option), scores, create_graph=True)
+        plain, = torch.autograd.grad(TORCH[kind](scores * 1.0, *rest, **option), scores)
+        assert torch.equal(gradient.detach(), plain)
+        (name, _), nothing = *option.items(), {"clamp": None, "overwrite_logits": False, "fastemit_lambda": 0}
+        with pytest.raises(RuntimeError, match="the second derivative of a loss was asked for; "
+                                               f"expected {name} = {nothing[name]}"):
+            ((scores ** 2).sum() + gradient.sum()).backward()
+
+    @every_device
+    @every_torch_loss
     def test_second_backward_is_the_same(self, kind, device):
         scores, *rest = tensors(ragged(kind), device)
         loss = 0.25 * TORCH[kind](scores, *rest)
@@ -140,7 +231,7 @@ class TestDerivatives:
         assert torch.equal(first, kept)
         assert torch.equal(first, second)
 
-    @every_kind
+    @every_torch_loss
     def test_no_gradient_wanted(self, kind):
         scores, *rest = tensors(ragged(kind))
         with torch.no_grad():
@@ -151,7 +242,7 @@ class TestDerivatives:
 
 class TestUpstream:
     @every_device
-    @every_kind
+    @every_torch_loss
     def test_scales_each_utterance(self, kind, device):
         _, gradient = losses_and_gradient(kind, ragged(kind), device=device)
         _, scaled = losses_and_gradient(kind, ragged(kind), [2.0, -0.5, 1e3], device)
@@ -159,7 +250,7 @@ class TestUpstream:
 
     @every_device
     @every_input
-    @every_kind
+    @every_torch_loss
     @pytest.mark.parametrize("value", [1.0, 0.0, -3.0, INF, -INF, NAN])
     def test_nothing_reaches_an_utterance_without_alignment(self, kind, inputs, value, device):
         """inf times 0 does not arise: exactly 0, and the neighbours as ever."""
@@ -170,7 +261,7 @@ class TestUpstream:
         assert (gradient[1] == 0).all()
         np.testing.assert_array_equal(gradient, usual)
 
-    @every_kind
+    @every_torch_loss
     def test_square_of_an_infinite_loss(self, kind):
         """d(loss^2) has an infinite upstream gradient by itself."""
         scores, *rest = tensors(with_impossible(kind))
@@ -180,7 +271,7 @@ class TestUpstream:
         assert (scores.grad[0] != 0).any()
 
     @every_device
-    @every_kind
+    @every_torch_loss
     def test_zero_stops_everything(self, kind, device):
         """Even the NaN of a broken utterance: what is masked out stays masked out."""
         batch = ragged(kind)
@@ -192,7 +283,7 @@ class TestUpstream:
 
     @every_device
     @every_input
-    @every_kind
+    @every_torch_loss
     @pytest.mark.parametrize("value", [INF, -INF])
     def test_infinite_upstream_leaves_masks_alone(self, kind, inputs, value, device):
         """0 where an entry is masked or unused, no NaN; elsewhere the sign of the gradient, and very large."""
@@ -206,7 +297,7 @@ class TestUpstream:
         np.testing.assert_array_equal(gradient[1:], usual[1:])
 
     @every_device
-    @every_kind
+    @every_torch_loss
     def test_nan_stays_in_its_utterance_and_out_of_padding(self, kind, device):
         batch = ragged(kind)
         _, usual = losses_and_gradient(kind, batch, device=device)
@@ -218,7 +309,7 @@ class TestUpstream:
 
 class TestOptions:
     @every_device
-    @every_kind
+    @every_torch_loss
     def test_reductions(self, kind, device):
         """The mean is over the batch, and never divides by a length."""
         arguments = tensors(ragged(kind), device)
@@ -228,21 +319,21 @@ class TestOptions:
         assert torch.equal(TORCH[kind](*arguments, reduction="mean"), losses.sum() / 3)
         assert torch.equal(TORCH[kind](*arguments), losses.sum() / 3)
 
-    @every_kind
+    @every_torch_loss
     def test_gradient_of_the_mean(self, kind):
         _, gradient = losses_and_gradient(kind, ragged(kind))
         scores, *rest = tensors(ragged(kind))
         TORCH[kind](scores, *rest).backward()
         assert_gradients(scores.grad.numpy(), gradient / 3)
 
-    @every_kind
+    @every_torch_loss
     def test_reductions_of_an_empty_batch(self, kind):
         scores, *rest = (a[:0] for a in tensors(ragged(kind)))
         assert TORCH[kind](scores, *rest, reduction="none").shape == (0,)
         assert TORCH[kind](scores, *rest, reduction="sum") == 0
 
     @every_device
-    @every_kind
+    @every_torch_loss
     def test_zero_infinity(self, kind, device):
         batch = with_impossible(kind)
         losses, gradient = losses_and_gradient(kind, batch, device=device, zero_infinity=True)
@@ -256,7 +347,7 @@ class TestOptions:
         assert mean.item() == pytest.approx(losses.sum() / 3)
         assert scores.grad.isfinite().all()
 
-    @every_kind
+    @every_torch_loss
     def test_zero_infinity_hides_no_nan(self, kind):
         batch = ragged(kind)
         batch.scores[0, 1] = NAN
@@ -287,7 +378,7 @@ class TestOptions:
 class TestTypesAndLayouts:
     @every_device
     @every_input
-    @every_kind
+    @every_torch_loss
     @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
     def test_float_types(self, kind, inputs, dtype, device):
         """The numbers given are the truth: float64 on the same numbers differs by the output's rounding only."""
@@ -303,7 +394,7 @@ class TestTypesAndLayouts:
         assert_gradients(scores.grad.double().cpu().numpy(), expected_gradient, max(1e-12, 4 * torch.finfo(dtype).eps))
 
     @every_device
-    @every_kind
+    @every_torch_loss
     @pytest.mark.parametrize("integers", [torch.int32, torch.int64])
     @pytest.mark.parametrize("where", ["cpu", "with the logits"])
     def test_integers(self, kind, integers, where, device):
@@ -312,7 +403,7 @@ class TestTypesAndLayouts:
         assert torch.equal(TORCH[kind](scores, *rest_there), TORCH[kind](scores, *rest))
 
     @every_device
-    @every_kind
+    @every_torch_loss
     def test_layouts(self, kind, device):
         """Any strides, for scores and for targets; the gradient comes back in the shape of the argument."""
         scores, targets, *lengths = tensors(ragged(kind), device)
@@ -330,7 +421,7 @@ class TestTypesAndLayouts:
             torch.testing.assert_close(gradient, expected, rtol=0, atol=1e-12)
 
     @every_device
-    @every_kind
+    @every_torch_loss
     def test_expanded_scores(self, kind, device):
         """One utterance seen as a batch of three by stride 0: gradients add up in the original."""
         batch = one(random_scores(np.random.default_rng(0), kind, 4, 2, 4), [1, 2])
@@ -342,7 +433,7 @@ class TestTypesAndLayouts:
 
     @every_device
     @every_input
-    @every_kind
+    @every_torch_loss
     def test_arguments_are_not_modified(self, kind, inputs, device):
         """Bit by bit, NaN in the padding included, and by autograd's own version counters."""
         batch = pad([(random_scores(np.random.default_rng(0), kind, T, 2, 4), [1, 2]) for T in (3, 4)])
@@ -356,7 +447,7 @@ class TestTypesAndLayouts:
             assert torch.equal(argument.detach().nan_to_num(), copy.nan_to_num())
             assert torch.equal(argument.detach().isnan(), copy.isnan())
 
-    @every_kind
+    @every_torch_loss
     def test_modified_logits_are_noticed(self, kind):
         """The logits are read again in backward: who writes to them before gets autograd's error, no wrong number."""
         scores, *rest = tensors(ragged(kind))
@@ -412,7 +503,7 @@ class TestTypesAndLayouts:
         torch.testing.assert_close(scores.grad, expected, rtol=0, atol=1e-12)
 
     @every_device
-    @every_kind
+    @every_torch_loss
     def test_autocast(self, kind, device):
         """Autocast changes nothing: logits are taken in the type they have, and the lattice in its own."""
         scores, *rest = tensors(ragged(kind), device, torch.float32)
@@ -423,7 +514,7 @@ class TestTypesAndLayouts:
         assert torch.equal(loss, plain)
 
     @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # torch itself does it
-    @every_kind
+    @every_torch_loss
     def test_torch_compile(self, kind):
         """Compiled code calls the loss as it is, between two graphs; with ``fullgraph=True`` it says that it cannot."""
         scores, *rest = tensors(ragged(kind))
@@ -448,7 +539,7 @@ class TestTypesAndLayouts:
             torch.func.grad(lambda scores: TORCH[kind](scores, *rest))(scores.detach())
 
     @needs_cuda
-    @every_kind
+    @every_torch_loss
     def test_cuda_equals_cpu(self, kind):
         rng = np.random.default_rng(0)
         batch = pad([(random_scores(rng, kind, T, U, 30), rng.integers(1, 30, U).tolist())
@@ -470,7 +561,7 @@ BAD_VALUES = {  # argument, value for utterance 1 of three
 
 @every_device
 @every_input
-@every_kind
+@every_torch_loss
 @pytest.mark.parametrize("case", BAD_VALUES)
 def test_bad_values_nobody_checked(kind, inputs, case, device):
     """``validate=False``: that utterance's loss is NaN, and nothing else happens to anything."""
@@ -500,7 +591,7 @@ def test_no_frame_nobody_checked(device):
     assert np.isfinite(gradient[[0, 2]]).all()
 
 
-@every_kind
+@every_torch_loss
 def test_padding_of_integers_is_not_looked_at(kind):
     """Labels that would be bad in use, and in every column of an utterance with an empty target."""
     batch = ragged(kind)

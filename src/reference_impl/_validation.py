@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numbers
 import operator
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -50,6 +51,10 @@ def check_fastemit_lambda(fastemit_lambda):
     return check_real("fastemit_lambda", fastemit_lambda, "a finite number >= 0", lambda value: value >= 0)
 
 
+def check_sigma(sigma):
+    return check_real("sigma", sigma, "a finite number >= 0", lambda value: value >= 0)
+
+
 def check_blank(blank, num_symbols):
     """``blank`` as an int in [0, V)."""
     blank = check_int("blank", blank)
@@ -57,6 +62,27 @@ def check_blank(blank, num_symbols):
     if not 0 <= blank < num_symbols:
         _fail("blank", (), blank, f"0 <= blank < V = {num_symbols}")
     return blank
+
+
+def check_big_blanks(big_blanks, num_symbols, blank):
+    """Pairs of symbol and frames, from a mapping; whether a symbol is also a label is for the targets' check."""
+    if not isinstance(big_blanks, Mapping):
+        raise TypeError(f"big_blanks = {big_blanks!r}; expected a mapping from symbols to frames")
+    pairs = []
+    for symbol, frames in big_blanks.items():
+        symbol = check_int("big_blanks", symbol)
+        if not 0 <= symbol < num_symbols or symbol == blank:
+            _fail("big_blanks", (), symbol, f"0 <= symbol < V = {num_symbols}, and not blank = {blank}")
+        pairs.append((symbol, check_at_least(f"big_blanks[{symbol}]", frames, 2)))
+    return tuple(pairs)
+
+
+def check_durations(durations):
+    """A tuple of ints, rising from 0 or more, not only 0."""
+    durations = tuple(check_int(f"durations[{i}]", frames) for i, frames in enumerate(durations))
+    if not durations or durations[0] < 0 or durations[-1] < 1 or list(durations) != sorted(set(durations)):
+        raise ValueError(f"durations = {durations}; expected frames in rising order, none below 0 and one above 0")
+    return durations
 
 
 def check_choice(name, value, choices):
@@ -165,6 +191,20 @@ def check_batch_values(targets, logit_lengths, target_lengths, num_frames, num_s
     check_lengths(logit_lengths, target_lengths, num_frames, targets.shape[1], least_frames)
     for b, length in enumerate(target_lengths.tolist()):
         _check_labels(targets[b, :length], num_symbols, blank, (b,))
+
+
+def check_band_height(rows, target_axis):
+    """Rows of a band: no more than the grid has."""
+    if not 1 <= rows <= target_axis + 1:
+        _fail("R", (), rows, f"1 <= R <= U + 1 = {target_axis + 1} rows")
+
+
+def check_first_rows(first_rows, logit_lengths, highest):
+    """Where a band lies, in the frames in use: NumPy arrays."""
+    for b, length in enumerate(logit_lengths.tolist()):
+        for t, first in enumerate(first_rows[b, :length].tolist()):
+            if not 0 <= first <= highest:
+                _fail("first_rows", (b, t), first, f"0 <= row <= U + 1 - R = {highest}")
 
 
 def check_lattice(lattice):

@@ -14,11 +14,14 @@ def compute_dtype(logits):
     return torch.float64 if logits.dtype == torch.float64 else torch.float32
 
 
-def in_range(targets, logit_lengths, target_lengths, T, V, blank, least_frames):
+def in_range(targets, logit_lengths, target_lengths, T, V, *blanks, least_frames):
     """Labels and lengths forced into range (padding may hold anything), and which utterances needed no force."""
     T_of, U_of = logit_lengths.clamp(least_frames, max(T, least_frames)), target_lengths.clamp(0, targets.shape[1])
     labels = targets.clamp(0, V - 1)
-    wrong = ((labels != targets) | (targets == blank)) & in_use(U_of, targets.shape[1])
+    wrong = labels != targets
+    for blank in blanks:
+        wrong = wrong | (targets == blank)
+    wrong = wrong & in_use(U_of, targets.shape[1])
     usable = (T_of == logit_lengths) & (U_of == target_lengths) & ~wrong.any(1)
     return labels, T_of, U_of, usable
 

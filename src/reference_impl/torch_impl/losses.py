@@ -1,9 +1,8 @@
-"""The public torch losses: arguments, validation, choice of backend, reduction. No recursion lives here."""
+"""The two losses of the book for torch: what they are called with, and which backend runs. No recursion lives here."""
 
 from __future__ import annotations
 
 import functools
-import importlib
 import importlib.util
 import os
 
@@ -11,12 +10,9 @@ import torch
 from torch import nn
 
 from .. import _validation
+from . import arguments, numpy_ops, tensor_ops
 
 __all__ = ["CTCLoss", "RNNTLoss", "ctc_loss", "rnnt_loss"]
-
-_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-_BACKENDS = {"torch": ".tensor_ops", "triton": ".triton_backend"}
-_REDUCTIONS = {"none": lambda losses: losses, "sum": torch.sum, "mean": torch.mean}
 
 
 @torch.compiler.disable
@@ -116,36 +112,33 @@ def rnnt_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reduct
 
 def _loss(kind, logits, targets, logit_lengths, target_lengths, blank, reduction, zero_infinity, inputs, backend,
           validate, overwrite_logits, *options):
-    if torch._C._are_functorch_transforms_active():
-        raise RuntimeError(f"{kind}_loss was called inside a transform of torch.func (grad, vmap, ...), which it has "
-                           "no rule for; expected a call outside, and torch.autograd")
-    _validation.check_choice("reduction", reduction, tuple(_REDUCTIONS))
-    _validation.check_choice("inputs", inputs, ("logits", "log_probs"))
-    _validation.check_choice("backend", backend, ("auto", *_BACKENDS))
-    targets, logit_lengths, target_lengths, blank = _check(
+    arguments.check_call(f"{kind}_loss", reduction, inputs)
+    _validation.check_choice("backend", backend, ("auto", "torch", "triton"))
+    targets, logit_lengths, target_lengths, blank = arguments.check_batch(
         kind, logits, targets, logit_lengths, target_lengths, blank, validate)
     if overwrite_logits:
-        _check_overwritable(logits)
-    implementation = _implementation(backend, logits.device.type)
-    apply = {"ctc": implementation.CTC, "rnnt": implementation.RNNT}[kind].apply
-    losses = apply(logits, targets, logit_lengths, target_lengths, blank, inputs == "logits", bool(overwrite_logits),
-                   *options)
-    if zero_infinity:
-        losses = torch.where(losses == torch.inf, 0.0, losses)
-    return _REDUCTIONS[reduction](losses)
+        arguments.check_overwritable(logits)
+    losses = _implementation(kind, backend, logits)(
+        logits, targets, logit_lengths, target_lengths, blank, inputs == "logits", bool(overwrite_logits), *options)
+    return arguments.reduced(losses, zero_infinity, reduction)
 
 
-def _implementation(backend, device):
-    """The module of a backend that can run on a type of device."""
+def _implementation(kind, backend, logits):
+    """The loss, before reduction, of a backend that can run on the device of the logits."""
+    device = logits.device.type
     if backend == "auto":
         backend = _auto(device)
-    if backend == "triton":
-        if not _has_triton():
-            raise ValueError("backend = 'triton'; expected 'auto' or 'torch', for triton is not installed")
-        if device != "cuda" and not _interprets_triton():
-            raise ValueError(f"backend = 'triton'; expected 'auto' or 'torch' for logits on {device}, "
-                             "unless TRITON_INTERPRET=1 is set before triton is imported")
-    return importlib.import_module(_BACKENDS[backend], __package__)
+    if backend == "torch":
+        if numpy_ops.takes(logits):
+            return {"ctc": numpy_ops.CTC, "rnnt": numpy_ops.RNNT}[kind].apply
+        return {"ctc": tensor_ops.ctc_losses, "rnnt": tensor_ops.rnnt_losses}[kind]
+    if not _has_triton():
+        raise ValueError("backend = 'triton'; expected 'auto' or 'torch', for triton is not installed")
+    if device != "cuda" and not _interprets_triton():
+        raise ValueError(f"backend = 'triton'; expected 'auto' or 'torch' for logits on {device}, "
+                         "unless TRITON_INTERPRET=1 is set before triton is imported")
+    from . import triton_backend
+    return {"ctc": triton_backend.CTC, "rnnt": triton_backend.RNNT}[kind].apply
 
 
 def _auto(device):
@@ -159,50 +152,6 @@ def _has_triton():
 
 def _interprets_triton():
     return os.environ.get("TRITON_INTERPRET", "0") == "1"
-
-
-def _check_overwritable(logits):
-    """Raises unless the gradient may take the memory of the logits."""
-    if logits.is_leaf and logits.requires_grad:
-        raise ValueError("overwrite_logits = True and logits is a leaf; expected the output of an operation, "
-                         "whose memory nobody else looks at")
-    strides = sorted(zip(logits.stride(), logits.shape, strict=True))
-    span = 1
-    for stride, size in strides:
-        if size > 1:
-            if stride < span:
-                raise ValueError(f"overwrite_logits = True and logits, of shape {tuple(logits.shape)}, has strides "
-                                 f"{logits.stride()}; expected elements that share no memory")
-            span += stride * (size - 1)
-
-
-def _check(kind, logits, targets, logit_lengths, target_lengths, blank, validate):
-    """The arguments on the device of the logits, int64; shapes and dtypes always checked, values if ``validate``."""
-    rank, axes = (3, "(B, T, V)") if kind == "ctc" else (4, "(B, T, U+1, V)")
-    _check_tensor("logits", logits, _DTYPES)
-    _validation.check_rank("logits", logits.shape, rank, axes)
-    blank = _validation.check_blank(blank, logits.shape[-1])
-    integers = {"targets": targets, "logit_lengths": logit_lengths, "target_lengths": target_lengths}
-    for name, tensor in integers.items():
-        _check_tensor(name, tensor, (torch.int32, torch.int64))
-        _validation.check_rank(name, tensor.shape, *((2, "(B, U)") if name == "targets" else (1, "(B,)")))
-        if tensor.device != logits.device and tensor.device.type != "cpu":
-            raise ValueError(f"{name} is on {tensor.device}; expected {logits.device}, the device of logits, or cpu")
-    _validation.check_batch_axis(logits.shape, *(tensor.shape for tensor in integers.values()))
-    if kind == "rnnt":
-        _validation.check_at_least("T", logits.shape[1], 1)
-        _validation.check_rows("logits", logits.shape[2], targets.shape[1])
-    if validate:
-        _validation.check_batch_values(*(tensor.detach().cpu().numpy() for tensor in integers.values()),
-                                       logits.shape[1], logits.shape[-1], blank, int(kind == "rnnt"))
-    return *(tensor.to(logits.device, torch.int64) for tensor in integers.values()), blank
-
-
-def _check_tensor(name, value, dtypes):
-    if not isinstance(value, torch.Tensor):
-        raise TypeError(f"{name} is a {type(value).__name__}; expected a torch.Tensor")
-    if value.dtype not in dtypes:
-        raise TypeError(f"{name} has dtype {value.dtype}; expected {' or '.join(map(str, dtypes))}")
 
 
 class _Loss(nn.Module):

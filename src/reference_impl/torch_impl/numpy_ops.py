@@ -15,7 +15,8 @@ from ..rows import ctc_gradient, ctc_log_probs, exp_rows, rnnt_gradient, rnnt_lo
 from ..wavefront_ctc import ctc_sweeps
 from ..wavefront_rnnt import rnnt_sweeps
 from .edges import compute_dtype, effective_upstream, handed_back, in_range
-from .once_differentiable import once_differentiable
+from .second_derivative import twice_differentiable
+from .tensor_ops import ctc_losses, rnnt_losses, same_losses
 
 __all__ = ["CTC", "RNNT", "takes"]
 
@@ -32,6 +33,8 @@ class CTC(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, logits, targets, logit_lengths, target_lengths, blank, normalise, overwrite):
+        ctx.same_losses = same_losses(ctc_losses, targets, logit_lengths, target_lengths, blank, normalise,
+                                      overwrite=overwrite)
         _, T, V = logits.shape
         labels, T_of, U_of, usable = (each.numpy() for each in in_range(
             targets, logit_lengths, target_lengths, T, V, blank, least_frames=0))
@@ -48,7 +51,7 @@ class CTC(torch.autograd.Function):
         return _saved(ctx, log_z, logits, exps, mass, labels, T_of, U_of, *states)
 
     @staticmethod
-    @once_differentiable
+    @twice_differentiable
     def backward(ctx, upstream):
         logits, log_z, exps, *arrays = ctx.saved_tensors
         mass, labels, T_of, U_of, blank_states, label_states = (each.numpy() for each in arrays)
@@ -75,6 +78,8 @@ class RNNT(torch.autograd.Function):
     @staticmethod
     def forward(ctx, logits, targets, logit_lengths, target_lengths, blank, normalise, overwrite, fastemit_lambda,
                 clamp):
+        ctx.same_losses = same_losses(rnnt_losses, targets, logit_lengths, target_lengths, blank, normalise,
+                                      overwrite=overwrite, fastemit_lambda=fastemit_lambda, clamp=clamp)
         _, T, rows, V = logits.shape
         labels, T_of, U_of, usable = (each.numpy() for each in in_range(
             targets, logit_lengths, target_lengths, T, V, blank, least_frames=1))
@@ -92,7 +97,7 @@ class RNNT(torch.autograd.Function):
         return _saved(ctx, log_z, logits, exps, mass, labels, T_of, U_of, *arcs)
 
     @staticmethod
-    @once_differentiable
+    @twice_differentiable
     def backward(ctx, upstream):
         logits, log_z, exps, *arrays = ctx.saved_tensors
         mass, labels, T_of, U_of, e_blank, e_label = (each.numpy() for each in arrays)

@@ -12,7 +12,8 @@ import triton
 import triton.language as tl
 
 from . import triton_lattice, triton_rows
-from .once_differentiable import once_differentiable
+from .second_derivative import twice_differentiable
+from .tensor_ops import ctc_losses, rnnt_losses, same_losses
 
 __all__ = ["CTC", "RNNT"]
 
@@ -68,6 +69,8 @@ class RNNT(torch.autograd.Function):
     @staticmethod
     def forward(ctx, logits, targets, logit_lengths, target_lengths, blank, normalise, overwrite, fastemit_lambda,
                 clamp):
+        ctx.same_losses = same_losses(rnnt_losses, targets, logit_lengths, target_lengths, blank, normalise,
+                                      overwrite=overwrite, fastemit_lambda=fastemit_lambda, clamp=clamp)
         B, T, U1, V = logits.shape
         dtype, compute = _compute(logits)
         nodes = B, T + U1 - 1, U1
@@ -95,7 +98,7 @@ class RNNT(torch.autograd.Function):
         return losses
 
     @staticmethod
-    @once_differentiable
+    @twice_differentiable
     def backward(ctx, upstream):
         logits, targets, T_of, U_of, peaks, masses, blank_share, label_share, log_z = ctx.saved_tensors
         B, T, U1, V = logits.shape
@@ -118,6 +121,8 @@ class CTC(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, logits, targets, logit_lengths, target_lengths, blank, normalise, overwrite):
+        ctx.same_losses = same_losses(ctc_losses, targets, logit_lengths, target_lengths, blank, normalise,
+                                      overwrite=overwrite)
         B, T, V = logits.shape
         U = targets.shape[1]
         dtype, compute = _compute(logits)
@@ -144,7 +149,7 @@ class CTC(torch.autograd.Function):
         return losses
 
     @staticmethod
-    @once_differentiable
+    @twice_differentiable
     def backward(ctx, upstream):
         logits, targets, T_of, U_of, peaks, masses, shares, end_shares, log_z = ctx.saved_tensors
         B, T, V = logits.shape

@@ -1,0 +1,111 @@
+"""What every torch loss asks of its arguments before it runs, and does with its losses afterwards. No loss is here."""
+
+from __future__ import annotations
+
+import torch
+
+from .. import _validation
+
+__all__ = ["check_band", "check_batch", "check_beside", "check_call", "check_overwritable", "check_scores", "reduced"]
+
+_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+_INTEGERS = (torch.int32, torch.int64)
+_REDUCTIONS = {"none": lambda losses: losses, "sum": torch.sum, "mean": torch.mean}
+_AXES = {"ctc": (3, "(B, T, V)"), "rnnt": (4, "(B, T, U+1, V)"), "band": (4, "(B, T, R, V)")}
+
+
+def check_call(name, reduction, inputs):
+    """Where a loss is called, and two of its options."""
+    if torch._C._are_functorch_transforms_active():
+        raise RuntimeError(f"{name} was called inside a transform of torch.func (grad, vmap, ...), which it has "
+                           "no rule for; expected a call outside, and torch.autograd")
+    _validation.check_choice("reduction", reduction, tuple(_REDUCTIONS))
+    _validation.check_choice("inputs", inputs, ("logits", "log_probs"))
+
+
+def check_batch(kind, logits, targets, logit_lengths, target_lengths, blank, validate, big_blanks=()):
+    """The integers on the device of the logits, int64; shapes and dtypes always checked, values if ``validate``."""
+    check_scores("logits", logits, *_AXES[kind])
+    blank = _validation.check_blank(blank, logits.shape[-1])
+    integers = {"targets": targets, "logit_lengths": logit_lengths, "target_lengths": target_lengths}
+    for name, tensor in integers.items():
+        _check_integers(name, tensor, logits, *((2, "(B, U)") if name == "targets" else (1, "(B,)")))
+    _validation.check_batch_axis(logits.shape, *(tensor.shape for tensor in integers.values()))
+    if kind != "ctc":
+        _validation.check_at_least("T", logits.shape[1], 1)
+    if kind == "rnnt":
+        _validation.check_rows("logits", logits.shape[2], targets.shape[1])
+    if validate:
+        for each in (blank, *big_blanks):
+            _validation.check_batch_values(*map(_values, integers.values()), logits.shape[1], logits.shape[-1], each,
+                                           int(kind != "ctc"))
+    return *(tensor.to(logits.device, torch.int64) for tensor in integers.values()), blank
+
+
+def check_band(first_rows, logits, logit_lengths, num_labels, validate):
+    """Where the rows of a band lie, (B, T), on the device of the logits, int64."""
+    B, T, R, _ = logits.shape
+    _check_integers("first_rows", first_rows, logits, 2, "(B, T)")
+    if tuple(first_rows.shape) != (B, T):
+        raise ValueError(f"first_rows has shape {tuple(first_rows.shape)}; expected (B, T) = {(B, T)}, as in logits "
+                         f"with shape {tuple(logits.shape)}")
+    _validation.check_band_height(R, num_labels)
+    if validate:
+        _validation.check_first_rows(_values(first_rows), _values(logit_lengths), num_labels + 1 - R)
+    return first_rows.to(logits.device, torch.int64)
+
+
+def check_scores(name, scores, rank, axes):
+    _check_tensor(name, scores, _DTYPES)
+    _validation.check_rank(name, scores.shape, rank, axes)
+
+
+def check_beside(name, scores, logits, size, meaning):
+    """Scores for the same nodes as the logits, ``size`` for each."""
+    check_scores(name, scores, logits.ndim, "(B, T, U+1, D)")
+    if scores.dtype != logits.dtype or scores.device != logits.device:
+        raise ValueError(f"{name} has dtype {scores.dtype} on {scores.device}; expected {logits.dtype} on "
+                         f"{logits.device}, as logits")
+    expected = (*logits.shape[:-1], size)
+    if tuple(scores.shape) != expected:
+        raise ValueError(f"{name} has shape {tuple(scores.shape)}; expected {expected}: as logits, and {meaning}")
+
+
+def _check_integers(name, tensor, logits, rank, axes):
+    _check_tensor(name, tensor, _INTEGERS)
+    _validation.check_rank(name, tensor.shape, rank, axes)
+    if tensor.device != logits.device and tensor.device.type != "cpu":
+        raise ValueError(f"{name} is on {tensor.device}; expected {logits.device}, the device of logits, or cpu")
+
+
+def _check_tensor(name, value, dtypes):
+    if not isinstance(value, torch.Tensor):
+        raise TypeError(f"{name} is a {type(value).__name__}; expected a torch.Tensor")
+    if value.dtype not in dtypes:
+        raise TypeError(f"{name} has dtype {value.dtype}; expected {' or '.join(map(str, dtypes))}")
+
+
+def _values(tensor):
+    return tensor.detach().cpu().numpy()
+
+
+def check_overwritable(logits):
+    """Raises unless the gradient may take the memory of the logits."""
+    if logits.is_leaf and logits.requires_grad:
+        raise ValueError("overwrite_logits = True and logits is a leaf; expected the output of an operation, "
+                         "whose memory nobody else looks at")
+    strides = sorted(zip(logits.stride(), logits.shape, strict=True))
+    span = 1
+    for stride, size in strides:
+        if size > 1:
+            if stride < span:
+                raise ValueError(f"overwrite_logits = True and logits, of shape {tuple(logits.shape)}, has strides "
+                                 f"{logits.stride()}; expected elements that share no memory")
+            span += stride * (size - 1)
+
+
+def reduced(losses, zero_infinity, reduction):
+    """One loss of the losses (B,), or all of them."""
+    if zero_infinity:
+        losses = torch.where(losses == torch.inf, 0.0, losses)
+    return _REDUCTIONS[reduction](losses)

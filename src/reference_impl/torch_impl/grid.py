@@ -1,0 +1,187 @@
+"""Lattices on a grid of nodes (t, u), made of a few kinds of arcs: -log Z as tensor operations, differentiable twice.
+
+This is the second half of every loss here: which arcs there are, and what they weigh, is said by :mod:`.tensor_ops`.
+All nodes of a front are computed at once. The lattice is float64 and runs on shares, with logarithms, as in
+:mod:`reference_impl.log_sweeps`: alpha forward, occupancy back, and for the second derivative the tangents of both.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from .edges import effective_upstream
+from .second_derivative import once_differentiable
+
+__all__ = ["grid_losses"]
+
+
+def grid_losses(scores, steps, nodes, last_frame, final, usable, dtype):
+    """-log Z of each utterance.
+
+    Every path starts at node (0, 0) and ends at a node (last_frame, u) with ``final[u]``.
+
+    Parameters
+    ----------
+    scores : (B, T, S, K) float64 tensor
+        Log-weight of the arc of each of K kinds that leaves each node, nats; ``-inf`` where there is none.
+    steps : tuple of K pairs of ints
+        Frames and rows that an arc of each kind goes on: 0 or more, and not both 0.
+    nodes : (B, T, S) tensor of bool
+        Nodes that arcs may leave.
+    last_frame : (B,) tensor of int64
+        In [0, T]: T is behind the last frame.
+    final : (B, S) tensor of bool
+    usable : (B,) tensor of bool
+        Where False, the loss is NaN.
+    dtype : torch dtype
+        Of the losses.
+
+    Returns
+    -------
+    (B,) tensor, nats
+        ``inf`` where there is no path; then the gradient is exactly 0. An utterance whose loss is NaN has a gradient of
+        NaN on all arcs that leave its nodes.
+    """
+    return _Losses.apply(scores, steps, nodes, last_frame, final, usable, dtype)
+
+
+class _Losses(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, scores, steps, nodes, last_frame, final, usable, dtype):
+        ctx.steps = steps = _Steps(steps)
+        alphas, shares = _forward(steps.by_front(scores.masked_fill(~nodes[..., None], -torch.inf), -torch.inf), steps)
+        ending = steps.nodes(alphas)[last_frame, :, torch.arange(len(scores), device=scores.device)]
+        ending.masked_fill_(~final, -torch.inf)
+        log_z = torch.logsumexp(ending, 1).masked_fill(~usable, torch.nan)
+        # exp(-inf - 0) where nothing ends or no path exists: no occupancy starts there
+        end_shares = (ending - log_z.masked_fill(log_z == -torch.inf, 0.0)[:, None]).exp()
+        ctx.save_for_backward(scores, nodes, last_frame, log_z, shares, end_shares)
+        return (0.0 - log_z).to(dtype)
+
+    @staticmethod
+    def backward(ctx, upstream):
+        return _Gradient.apply(upstream, *ctx.saved_tensors, ctx.steps), *[None] * 6
+
+
+class _Gradient(torch.autograd.Function):
+    """Minus the posterior of each arc, times the upstream gradient: (B, T, S, K)."""
+
+    @staticmethod
+    def forward(ctx, upstream, scores, nodes, last_frame, log_z, shares, end_shares, steps):
+        occupancy = _begun(shares, end_shares, last_frame, steps)
+        posteriors = steps.by_frame(_backward(shares, occupancy, steps), scores.shape[1]).permute(2, 0, 1, 3)
+        ctx.steps = steps
+        ctx.save_for_backward(scores, upstream, nodes, last_frame, log_z, shares, end_shares, occupancy, posteriors)
+        upstream, flows = effective_upstream(upstream, log_z)
+        gradient = posteriors * -upstream[:, None, None, None]
+        gradient.masked_fill_(log_z.isnan()[:, None, None, None], torch.nan)
+        return gradient.masked_fill_(~(nodes & flows[:, None, None])[..., None], 0.0)
+
+    @staticmethod
+    @once_differentiable("a third derivative of a loss was asked for; expected two at most")
+    def backward(ctx, direction):
+        scores, upstream, nodes, last_frame, log_z, shares, end_shares, occupancy, posteriors = ctx.saved_tensors
+        upstream, flows = effective_upstream(upstream, log_z)
+        live = nodes & flows[:, None, None]
+        direction = direction.masked_fill(~live[..., None] | (scores == -torch.inf), 0.0)
+        along_upstream = -(direction * posteriors).sum((1, 2, 3)).masked_fill(~flows, 0.0)
+        tangents = _tangents(ctx.steps.by_front(direction, 0.0), shares, end_shares, last_frame, occupancy, ctx.steps)
+        along_scores = ctx.steps.by_frame(tangents, scores.shape[1]).permute(2, 0, 1, 3)
+        along_scores = (along_scores * -upstream[:, None, None, None]).masked_fill(~live[..., None], 0.0)
+        return along_upstream.to(ctx.saved_tensors[1].dtype), along_scores, *[None] * 6
+
+
+class _Steps:
+    """Kinds of arcs, and the fronts in which nodes are computed: frame t, or t + u if an arc stays in its frame."""
+
+    def __init__(self, steps):
+        self.skew = int(any(frames == 0 for frames, _ in steps))
+        self.fronts = tuple((frames + self.skew * rows, rows) for frames, rows in steps)
+
+    def into(self, n):
+        """The arcs into front n: their kind, the front they come from, and the rows that they go up."""
+        return ((kind, n - back, up) for kind, (back, up) in enumerate(self.fronts) if n >= back)
+
+    def by_frame(self, fronts, T):
+        """View of a contiguous (N, B, S) or (N, K, B, S) array as (T, S, B) or (T, S, B, K)."""
+        front, *kind, utterance, row = fronts.stride()
+        return fronts.as_strided((T, fronts.shape[-1], fronts.shape[-2], *fronts.shape[1:-2]),
+                                 (front, front * self.skew + row, utterance, *kind))
+
+    def nodes(self, fronts):
+        """View of an (N, B, S) array as (T+1, S, B): with the frame behind the last one."""
+        return self.by_frame(fronts, len(fronts) - self.skew * (fronts.shape[-1] - 1))
+
+    def by_front(self, scores, fill):
+        """(B, T, S, K) scores of the arcs that leave each node, laid out by fronts: (N, K, B, S)."""
+        B, T, S, K = scores.shape
+        fronts = scores.new_full((T + 1 + self.skew * (S - 1), K, B, S), fill)
+        self.by_frame(fronts, T).copy_(scores.permute(1, 2, 0, 3))
+        return fronts
+
+
+def _before(front, up):
+    """The rows from which arcs go up to those that :func:`_after` gives."""
+    return front[..., :front.shape[-1] - up]
+
+
+def _after(front, up):
+    return front[..., up:]
+
+
+def _forward(weights, steps):
+    """Log alpha (N, B, S), and the share of each arc in the mass of the node that it enters, (N, K, B, S)."""
+    N, K, B, S = weights.shape
+    alphas, shares = weights.new_full((N, B, S), -torch.inf), torch.zeros_like(weights)
+    alphas[0, :, 0] = 0.0
+    arriving = weights.new_full((K, B, S), -torch.inf)
+    for n in range(1, N):
+        for kind, source, up in steps.into(n):
+            torch.add(_before(alphas[source], up), _before(weights[source, kind], up), out=_after(arriving[kind], up))
+        peak = arriving.amax(0)
+        peak.masked_fill_(peak == -torch.inf, 0.0)
+        parts = (arriving - peak).exp_()
+        mass = parts.sum(0)
+        torch.add(peak, mass.log(), out=alphas[n])
+        torch.div(parts, mass.masked_fill_(mass == 0.0, 1.0), out=shares[n])
+    return alphas, shares
+
+
+def _begun(shares, end_shares, last_frame, steps):
+    """An occupancy (N, B, S) that has nothing yet but what ends at the final nodes."""
+    occupancy = torch.zeros_like(shares[:, 0])
+    steps.nodes(occupancy)[last_frame, :, torch.arange(len(last_frame), device=shares.device)] = end_shares
+    return occupancy
+
+
+def _backward(shares, occupancy, steps):
+    """Posteriors of the arcs that leave each node, (N, K, B, S); the occupancy of the nodes is completed in place."""
+    posteriors = torch.zeros_like(shares)
+    for n in reversed(range(1, len(shares))):
+        flow = shares[n] * occupancy[n]
+        for kind, source, up in steps.into(n):
+            _before(posteriors[source, kind], up).copy_(_after(flow[kind], up))
+            _before(occupancy[source], up).add_(_after(flow[kind], up))
+    return posteriors
+
+
+def _tangents(direction, shares, end_shares, last_frame, occupancy, steps):
+    """How the posteriors change as the scores go in a direction (N, K, B, S): the tangents of both sweeps."""
+    N, K, B, S = shares.shape
+    alpha, share = shares.new_zeros((N, B, S)), torch.zeros_like(shares)
+    arriving = shares.new_zeros((K, B, S))
+    for n in range(1, N):
+        for kind, source, up in steps.into(n):
+            torch.add(_before(alpha[source], up), _before(direction[source, kind], up), out=_after(arriving[kind], up))
+        alpha[n] = (shares[n] * arriving).sum(0)
+        torch.mul(shares[n], arriving - alpha[n], out=share[n])
+
+    ending = steps.nodes(alpha)[last_frame, :, torch.arange(B, device=shares.device)]
+    end_share = end_shares * (ending - (end_shares * ending).sum(1, keepdim=True))
+    node, tangents = _begun(shares, end_share, last_frame, steps), torch.zeros_like(shares)
+    for n in reversed(range(1, N)):
+        flow = share[n] * occupancy[n] + shares[n] * node[n]
+        for kind, source, up in steps.into(n):
+            _before(tangents[source, kind], up).copy_(_after(flow[kind], up))
+            _before(node[source], up).add_(_after(flow[kind], up))
+    return tangents

@@ -1,0 +1,121 @@
+"""The log-probs that a lattice uses, gathered from logits, and the way back: tensor operations, differentiable twice.
+
+This is the first half of every loss here; the second, from log-probs on arcs to -log Z, is in :mod:`.grid`. The
+log-softmax is never written down: rows are normalised where they are gathered, and the way back makes one tensor of the
+size of the logits, which is the gradient.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from .edges import compute_dtype, handed_back
+from .second_derivative import once_differentiable
+
+__all__ = ["gather_log_probs"]
+
+_LATTICE = torch.float64
+
+
+def gather_log_probs(logits, index, used, *, normalise=True, overwrite=False):
+    """Log-probs of chosen symbols in every row.
+
+    Parameters
+    ----------
+    logits : (..., V) tensor
+        Unnormalised scores, or log-probs if ``normalise`` is False.
+    index : (..., A) tensor of int64
+        Symbols in [0, V).
+    used : (..., A) tensor of bool
+        What is not used becomes ``-inf``, whatever the logits hold there.
+    overwrite : bool
+        Whether ``backward`` writes the gradient over the logits. Then there is no second derivative.
+
+    Returns
+    -------
+    (..., A) float64 tensor, nats
+        ``+inf``, which is no log-prob, becomes NaN. In ``backward`` a row that nothing flows back to gets exactly 0.
+    """
+    return _Gather.apply(logits, index, used, normalise, overwrite)
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, logits, index, used, normalise, overwrite):
+        peak, mass = _row_peak_and_mass(logits, normalise)
+        ctx.normalise, ctx.overwrite = normalise, overwrite
+        ctx.save_for_backward(logits, index, peak, mass)
+        log_probs = logits.gather(-1, index).to(_LATTICE) - (peak + mass.log())[..., None]
+        return log_probs.masked_fill(log_probs == torch.inf, torch.nan).masked_fill(~used, -torch.inf)
+
+    @staticmethod
+    def backward(ctx, flow):
+        if not ctx.overwrite:
+            return _Scatter.apply(flow, *ctx.saved_tensors, ctx.normalise), *[None] * 4
+        return _Gather.overwritten(ctx, flow)
+
+    @staticmethod
+    @once_differentiable("the second derivative of a loss was asked for; expected overwrite_logits = False")
+    def overwritten(ctx, flow):
+        logits, *rest = ctx.saved_tensors
+        memory = logits.detach() if logits.dtype == compute_dtype(logits) else None
+        return handed_back(_scattered(flow, logits, *rest, ctx.normalise, memory), logits, True), *[None] * 4
+
+
+class _Scatter(torch.autograd.Function):
+    """The transpose of the gather: what flows back to each log-prob, less softmax times the sum of its row."""
+
+    @staticmethod
+    def forward(ctx, flow, logits, index, peak, mass, normalise):
+        ctx.normalise = normalise
+        ctx.save_for_backward(flow, logits, index, peak, mass)
+        return _scattered(flow, logits, index, peak, mass, normalise).to(logits.dtype)
+
+    @staticmethod
+    @once_differentiable("a third derivative of a loss was asked for; expected two at most")
+    def backward(ctx, direction):
+        flow, logits, index, peak, mass = ctx.saved_tensors
+        direction = direction.to(compute_dtype(logits))
+        along_flow = direction.gather(-1, index).to(_LATTICE)
+        if not ctx.normalise:
+            return along_flow, *[None] * 5
+        softmax = _scaled_softmax(logits, peak, mass, 1.0)
+        mean = (softmax * direction).sum(-1, keepdim=True)
+        along_logits = softmax.mul_(direction - mean).mul_(-flow.sum(-1, keepdim=True).to(softmax.dtype))
+        along_logits.masked_fill_(_nothing_flows(flow), 0.0)
+        return along_flow - mean, along_logits.to(logits.dtype), *[None] * 4
+
+
+def _nothing_flows(flow):
+    """Rows without any flow, (..., 1): what their logits are has no influence, NaN included."""
+    return (flow == 0).all(-1, keepdim=True)
+
+
+def _scattered(flow, logits, index, peak, mass, normalise, memory=None):
+    """The gradient in the type to compute in; in ``memory``, that of the logits, if it is given."""
+    if normalise:
+        largest = torch.finfo(flow.dtype).max  # which an upstream gradient of inf has made of a flow, if not more
+        grad = _scaled_softmax(logits, peak, mass, -flow.sum(-1).clamp_(-largest, largest), memory)
+    else:
+        grad = torch.zeros_like(logits, dtype=compute_dtype(logits)) if memory is None else memory.zero_()
+    grad.scatter_add_(-1, index, flow.to(grad.dtype))
+    return grad.masked_fill_(_nothing_flows(flow), 0.0)
+
+
+def _row_peak_and_mass(logits, normalise):
+    """Maximum of each row and float64 sum of exp(logits - maximum); 0 and 1 for scores taken as they are."""
+    if not normalise:
+        peak = torch.zeros(logits.shape[:-1], dtype=compute_dtype(logits), device=logits.device)
+        return peak, torch.ones_like(peak, dtype=_LATTICE)
+    scores = logits.to(compute_dtype(logits))
+    peak = scores.amax(-1)
+    peak = peak.masked_fill(peak == -torch.inf, 0.0)
+    mass = (scores - peak[..., None]).exp_().sum(-1, dtype=_LATTICE)
+    return peak, mass.masked_fill(mass == 0.0, 1.0)
+
+
+def _scaled_softmax(logits, peak, mass, scale, memory=None):
+    """softmax * scale of each row, in the type to compute in; ``memory`` is that of the logits, to be overwritten."""
+    dtype = compute_dtype(logits)
+    grad = logits.to(dtype) - peak[..., None] if memory is None else memory.sub_(peak[..., None])
+    return grad.exp_().mul_((scale / mass).to(dtype)[..., None])

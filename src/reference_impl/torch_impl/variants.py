@@ -1,0 +1,172 @@
+"""Relatives of the RNN-T loss for torch: other arcs on the same grid. What they share with ``rnnt_loss`` is said there.
+
+Arguments, edges, types of losses and gradients, and errors are as for :func:`.losses.rnnt_loss`, and so are the keyword
+options of the same names. All are made of tensor operations, on any device, and may be differentiated twice.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from .. import _validation
+from . import arguments, tensor_ops
+
+__all__ = ["monotonic_rnnt_loss", "multi_blank_rnnt_loss", "pruned_rnnt_loss", "tdt_loss"]
+
+
+@torch.compiler.disable
+def monotonic_rnnt_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reduction="mean",
+                        zero_infinity=False, inputs="logits", validate=True):
+    """Monotonic RNN-T loss in nats: a label advances one frame, as a blank does, so each frame emits one symbol.
+
+    Parameters
+    ----------
+    logits : (B, T, U+1, V) tensor
+        The last row is for the blank only.
+    targets, logit_lengths, target_lengths, blank, reduction, zero_infinity, inputs, validate
+        As for :func:`.losses.rnnt_loss`; so are what is returned and what is raised.
+
+    Notes
+    -----
+    The lattice is :func:`reference_impl.topology.monotonic_rnnt_lattice`. Without an alignment, which is the case for
+    more labels than frames, the loss is ``inf`` and the gradient 0.
+
+    Examples
+    --------
+    >>> logits = torch.zeros(1, 3, 2, 2, dtype=torch.float64, requires_grad=True)
+    >>> loss = monotonic_rnnt_loss(logits, torch.tensor([[1]]), torch.tensor([3]), torch.tensor([1]))
+    >>> round(torch.exp(-loss).item(), 12)
+    0.375
+    """
+    arguments.check_call("monotonic_rnnt_loss", reduction, inputs)
+    targets, logit_lengths, target_lengths, blank = arguments.check_batch(
+        "rnnt", logits, targets, logit_lengths, target_lengths, blank, validate)
+    losses = tensor_ops.monotonic_losses(logits, targets, logit_lengths, target_lengths, blank, inputs == "logits")
+    return arguments.reduced(losses, zero_infinity, reduction)
+
+
+@torch.compiler.disable
+def multi_blank_rnnt_loss(logits, targets, logit_lengths, target_lengths, *, big_blanks, blank=0, sigma=0.0,
+                          reduction="mean", zero_infinity=False, inputs="logits", validate=True):
+    """Multi-blank RNN-T loss (Xu et al. 2022) in nats: big blanks go on several frames at once.
+
+    Parameters
+    ----------
+    logits : (B, T, U+1, V) tensor
+        The big blanks are among the V symbols.
+    targets, logit_lengths, target_lengths, blank, reduction, zero_infinity, inputs, validate
+        As for :func:`.losses.rnnt_loss`; so are what is returned and what is raised.
+    big_blanks : mapping from int to int
+        The frames, at least 2, that each big blank goes on.
+    sigma : float >= 0
+        Taken off the log-prob of every arc ("logit under-normalisation"), which favours paths of few arcs.
+
+    Notes
+    -----
+    The lattice is :func:`reference_impl.topology.multi_blank_rnnt_lattice`. Library code counts big blanks back from
+    the blank, which is its last symbol; here they are named.
+
+    Examples
+    --------
+    One frame, or a big blank over both:
+
+    >>> logits = torch.zeros(1, 2, 1, 4, dtype=torch.float64)
+    >>> nothing = torch.zeros(1, 0, dtype=torch.int64)
+    >>> loss = multi_blank_rnnt_loss(logits, nothing, torch.tensor([2]), torch.tensor([0]), big_blanks={1: 2})
+    >>> round(torch.exp(-loss).item(), 12)
+    0.3125
+    """
+    arguments.check_call("multi_blank_rnnt_loss", reduction, inputs)
+    sigma = _validation.check_sigma(sigma)
+    arguments.check_scores("logits", logits, 4, "(B, T, U+1, V)")
+    big_blanks = _validation.check_big_blanks(
+        big_blanks, logits.shape[-1], _validation.check_blank(blank, logits.shape[-1]))
+    targets, logit_lengths, target_lengths, blank = arguments.check_batch(
+        "rnnt", logits, targets, logit_lengths, target_lengths, blank, validate, [symbol for symbol, _ in big_blanks])
+    losses = tensor_ops.multi_blank_losses(logits, targets, logit_lengths, target_lengths, blank, inputs == "logits",
+                                           big_blanks, sigma)
+    return arguments.reduced(losses, zero_infinity, reduction)
+
+
+@torch.compiler.disable
+def tdt_loss(logits, duration_logits, targets, logit_lengths, target_lengths, *, durations, blank=0, sigma=0.0,
+             final_blank=True, reduction="mean", zero_infinity=False, inputs="logits", validate=True):
+    """Loss of the token-and-duration transducer (Xu et al. 2023) in nats: a symbol, and how many frames to go on.
+
+    Parameters
+    ----------
+    logits : (B, T, U+1, V) tensor
+        Of symbols.
+    duration_logits : (B, T, U+1, D) tensor
+        Of durations: of the dtype and on the device of ``logits``, and normalised apart from them.
+    targets, logit_lengths, target_lengths, blank, reduction, zero_infinity, inputs, validate
+        As for :func:`.losses.rnnt_loss`; so are what is returned and what is raised. ``inputs`` is for both logits.
+    durations : sequence of D ints
+        Frames, in rising order, none below 0. A blank cannot have duration 0.
+    sigma : float >= 0
+        Taken off the log-prob of every symbol ("logit under-normalisation"), which favours paths of few arcs.
+    final_blank : bool
+        Whether a path has to end with a blank, as in the library that the loss comes with. False: the last label may go
+        to the end of the last frame itself, as the paper's equations (6) to (8) have it.
+
+    Notes
+    -----
+    The lattice is :func:`reference_impl.topology.tdt_lattice`: the last arc goes exactly to the end of the last frame.
+    Any set of durations is right, with 1 or without.
+
+    Examples
+    --------
+    >>> logits, durations = torch.zeros(1, 2, 1, 2), torch.zeros(1, 2, 1, 3)
+    >>> nothing = torch.zeros(1, 0, dtype=torch.int64)
+    >>> loss = tdt_loss(logits, durations, nothing, torch.tensor([2]), torch.tensor([0]), durations=[0, 1, 2])
+    >>> round(36 * torch.exp(-loss).item(), 4)
+    7.0
+    """
+    arguments.check_call("tdt_loss", reduction, inputs)
+    sigma, durations = _validation.check_sigma(sigma), _validation.check_durations(durations)
+    targets, logit_lengths, target_lengths, blank = arguments.check_batch(
+        "rnnt", logits, targets, logit_lengths, target_lengths, blank, validate)
+    arguments.check_beside("duration_logits", duration_logits, logits, len(durations), "D, the number of durations")
+    losses = tensor_ops.tdt_losses(logits, duration_logits, targets, logit_lengths, target_lengths, blank,
+                                   inputs == "logits", durations, sigma, bool(final_blank))
+    return arguments.reduced(losses, zero_infinity, reduction)
+
+
+@torch.compiler.disable
+def pruned_rnnt_loss(logits, first_rows, targets, logit_lengths, target_lengths, *, label_frames=0, blank=0,
+                     reduction="mean", zero_infinity=False, inputs="logits", validate=True):
+    """Pruned RNN-T loss (Kuang et al. 2022) in nats: of those alignments alone that stay inside a band of the grid.
+
+    Parameters
+    ----------
+    logits : (B, T, R, V) tensor
+        Of R rows in each frame, 1 <= R <= U + 1.
+    first_rows : (B, T) tensor of int32 or int64
+        The row of the grid that is row 0 of the band, in [0, U + 1 - R], such as from :func:`.pruning.first_rows`. It
+        is a constant: no gradient flows to whatever it was computed from.
+    targets, logit_lengths, target_lengths, blank, reduction, zero_infinity, inputs, validate
+        As for :func:`.losses.rnnt_loss`; so are what is returned and what is raised.
+    label_frames : 0 or 1
+        Frames that a label advances: 0 as in RNN-T, 1 as in monotonic RNN-T.
+
+    Notes
+    -----
+    The lattice is :func:`reference_impl.topology.pruned_rnnt_lattice`. For the same logits the loss is at least that of
+    the whole grid. A band without a way through has no alignment: loss ``inf``, gradient 0.
+
+    Examples
+    --------
+    >>> logits = torch.zeros(1, 3, 2, 2, dtype=torch.float64)
+    >>> labels = torch.tensor([[1, 1]])
+    >>> loss = pruned_rnnt_loss(logits, torch.tensor([[0, 0, 1]]), labels, torch.tensor([3]), torch.tensor([2]))
+    >>> round(32 * torch.exp(-loss).item(), 12)
+    2.0
+    """
+    arguments.check_call("pruned_rnnt_loss", reduction, inputs)
+    label_frames = _validation.check_choice("label_frames", label_frames, (0, 1))
+    targets, logit_lengths, target_lengths, blank = arguments.check_batch(
+        "band", logits, targets, logit_lengths, target_lengths, blank, validate)
+    first_rows = arguments.check_band(first_rows, logits, logit_lengths, targets.shape[1], validate)
+    losses = tensor_ops.pruned_losses(logits, first_rows, targets, logit_lengths, target_lengths, blank,
+                                      inputs == "logits", label_frames)
+    return arguments.reduced(losses, zero_infinity, reduction)
