@@ -6,7 +6,7 @@ loss computes is in :mod:`.tensor_ops`, which runs wherever torch does. For CTC 
 """
 
 from .losses import CTCLoss, RNNTLoss, ctc_loss, rnnt_loss
-from .variants import monotonic_rnnt_loss, multi_blank_rnnt_loss, pruned_rnnt_loss, tdt_loss
+from .variants import hat_log_probs, monotonic_rnnt_loss, multi_blank_rnnt_loss, pruned_rnnt_loss, tdt_loss
 
-__all__ = ["CTCLoss", "RNNTLoss", "ctc_loss", "monotonic_rnnt_loss", "multi_blank_rnnt_loss", "pruned_rnnt_loss",
-           "rnnt_loss", "tdt_loss"]
+__all__ = ["CTCLoss", "RNNTLoss", "ctc_loss", "hat_log_probs", "monotonic_rnnt_loss", "multi_blank_rnnt_loss",
+           "pruned_rnnt_loss", "rnnt_loss", "tdt_loss"]

@@ -7,11 +7,43 @@ options of the same names. All are made of tensor operations, on any device, and
 from __future__ import annotations
 
 import torch
+from torch.nn.functional import logsigmoid
 
 from .. import _validation
 from . import arguments, tensor_ops
 
-__all__ = ["monotonic_rnnt_loss", "multi_blank_rnnt_loss", "pruned_rnnt_loss", "tdt_loss"]
+__all__ = ["hat_log_probs", "monotonic_rnnt_loss", "multi_blank_rnnt_loss", "pruned_rnnt_loss", "tdt_loss"]
+
+
+def hat_log_probs(logits, *, blank=0):
+    """The log-probs of HAT (Variani et al. 2020), for ``rnnt_loss(..., inputs="log_probs")`` or any other loss here.
+
+    Parameters
+    ----------
+    logits : (..., V) tensor
+        V >= 2. The blank's has a sigmoid of its own; the labels' a softmax, which shares what the blank leaves over.
+    blank : int
+
+    Returns
+    -------
+    (..., V) tensor like ``logits``, nats
+        Differentiable by autograd. ``-inf`` masks an entry, with gradient 0; where all labels of a row are masked, they
+        stay ``-inf``.
+
+    Examples
+    --------
+    >>> hat_log_probs(torch.log(torch.tensor([3.0, 1.0, 1.0]))).exp().tolist()
+    [0.75, 0.125, 0.125]
+    """
+    arguments.check_scores("logits", logits, max(logits.ndim, 1), "(..., V)")
+    _validation.check_at_least("V", logits.shape[-1], 2)
+    blank = _validation.check_blank(blank, logits.shape[-1])
+    before, of_blank, after = logits.tensor_split([blank, blank + 1], -1)
+    labels = torch.cat([before, after], -1)
+    nothing = (labels == -torch.inf).all(-1, keepdim=True)
+    labels = torch.log_softmax(labels.masked_fill(nothing, 0.0), -1).masked_fill(nothing, -torch.inf)
+    labels = labels + logsigmoid(-of_blank)
+    return torch.cat([labels[..., :blank], logsigmoid(of_blank), labels[..., blank:]], -1)
 
 
 @torch.compiler.disable
