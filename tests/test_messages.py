@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from reference_impl import _validation, batched, ctc, lattice_loss, log_softmax, rnnt
+from reference_impl import _validation, batched, ctc, hat, lattice_loss, log_softmax, rnnt
 from reference_impl.ctc_conventions import rescaled_alpha
 from reference_impl.lattice import Arc, Lattice, forward
 from reference_impl.topology import (
@@ -25,8 +25,10 @@ from reference_impl.topology import (
     tdt_lattice,
 )
 from reference_impl.torch_impl import (
+    arc_rnnt_loss,
     arguments,
     ctc_loss,
+    hat_log_probs,
     losses,
     monotonic_rnnt_loss,
     multi_blank_rnnt_loss,
@@ -34,6 +36,7 @@ from reference_impl.torch_impl import (
     rnnt_loss,
     tdt_loss,
 )
+from reference_impl.torch_impl.pruning import first_rows, simple_scores, smoothed_scores
 
 LABELS = np.array([1, 2])
 UNIFORM = {"ctc": np.zeros((4, 5)), "rnnt": np.zeros((4, 3, 5))}
@@ -211,6 +214,17 @@ def variant(function, logits=None, *before, targets=TARGETS, frames=FRAMES, coun
     return function(*tensors, **options)
 
 
+def by_arcs(blanks=None, labels=None, frames=FRAMES, counts=COUNTS, rows=None, label_frames=0):
+    """A loss of arcs, or with ``rows`` the band that they choose."""
+    blanks = torch.zeros(3, 4, 3) if blanks is None else blanks
+    labels = torch.zeros(3, 4, 2) if labels is None else labels
+    lengths = torch.tensor(frames), torch.tensor(counts)
+    if rows is None:
+        return arc_rnnt_loss(blanks, labels, *lengths, label_frames=label_frames)
+    return first_rows(blanks, labels, *lengths, rows, label_frames=label_frames)
+
+
+BOTH = torch.zeros(3, 4, 5)
 BAND, FIRST = np.zeros((3, 4, 2, 5)), np.array([[0, 0, 1, 1]] * 3)
 DURATION_LOGITS = np.zeros((3, 4, 3, 2))
 CASES += [
@@ -255,7 +269,7 @@ CASES += [
     (lambda: variant(tdt_loss, None, DURATION_LOGITS, durations=[0, 1, 2]), ValueError,
      "duration_logits has shape (3, 4, 3, 2); expected (3, 4, 3, 3): as logits, and D, the number of durations"),
     (lambda: variant(tdt_loss, None, DURATION_LOGITS.astype(np.float32), durations=[0, 1]), ValueError,
-     "duration_logits has dtype torch.float32 on cpu; expected torch.float64 on cpu, as logits"),
+     "duration_logits has dtype torch.float32 on cpu; expected torch.float64 on cpu, like the other scores"),
     (lambda: variant(tdt_loss, None, [0.0], durations=[0, 1]), TypeError,
      "duration_logits is a list; expected a torch.Tensor"),
     (lambda: variant(pruned_rnnt_loss, np.zeros((3, 4, 4, 5)), FIRST), ValueError,
@@ -270,6 +284,30 @@ CASES += [
      "first_rows has dtype torch.float64; expected torch.int32 or torch.int64"),
     (lambda: variant(pruned_rnnt_loss, BAND, FIRST, label_frames=2), ValueError,
      "label_frames = 2; expected one of 0, 1"),
+    *((lambda change=change: by_arcs(**change), ValueError, message) for change, message in [
+        ({"labels": torch.zeros(3, 4, 3)},
+         "label_scores has shape (3, 4, 3); expected (3, 4, 2): one column less"),
+        ({"labels": torch.zeros(3, 4, 2).double()},
+         "label_scores has dtype torch.float64 on cpu; expected torch.float32 on cpu, like the other scores"),
+        ({"frames": FRAMES[:2]}, "logit_lengths has shape (2,); expected B = 3 first, as in blank_scores"),
+        ({"frames": np.array([4, 0, 3])}, "logit_lengths[1] = 0; expected 1 <= length <= T = 4"),
+        ({"counts": np.array([2, 3, 3])}, "target_lengths[1] = 3; expected 0 <= length <= U = 2"),
+        ({"blanks": torch.zeros(3, 0, 3), "labels": torch.zeros(3, 0, 2)}, "T = 0; expected T >= 1"),
+        ({"blanks": torch.zeros(3, 4, 0)}, "U + 1 = 0; expected U + 1 >= 1"),
+        ({"label_frames": 2}, "label_frames = 2; expected one of 0, 1"),
+        ({"rows": 1, "label_frames": 0}, "num_rows = 1; expected num_rows >= 2"),
+        ({"rows": 0, "label_frames": 1}, "num_rows = 0; expected num_rows >= 1"),
+        ({"rows": 4}, "R = 4; expected 1 <= R <= U + 1 = 3 rows"),
+    ]),
+    (lambda: simple_scores(BOTH, BOTH[:, :2], torch.tensor(TARGETS)), ValueError,
+     "predictions has shape (3, 2, 5); expected (3, 3, 5): B and V as encodings, and U + 1 rows"),
+    (lambda: simple_scores(BOTH, BOTH[:, :3], torch.tensor(TARGETS[:2])), ValueError,
+     "targets has shape (2, 2); expected B = 3 first, as in encodings"),
+    (lambda: smoothed_scores(BOTH, BOTH[:, :3], torch.tensor(TARGETS), encoding_scale=-1), ValueError,
+     "encoding_scale = -1; expected a finite number >= 0"),
+    (lambda: hat_log_probs(torch.zeros(3, 1)), ValueError, "V = 1; expected V >= 2"),
+    (lambda: hat.log_probs(np.zeros((3, 1))), ValueError, "V = 1; expected V >= 2"),
+    (lambda: hat.log_probs(np.zeros(3), blank=3), ValueError, "blank = 3; expected 0 <= blank < V = 3"),
     (lambda: pruned_rnnt_lattice([1], [0, -1], 2, 3), ValueError, "first_rows[1] = -1; expected first_rows[1] >= 0"),
     (lambda: pruned_rnnt_lattice([1], [0, 0], 0, 3), ValueError, "num_rows = 0; expected num_rows >= 1"),
     (lambda: lattice_loss.grad_logits(rnnt_lattice([1], 2, 3), np.zeros((2, 2, 3)), groups=(2, 2)), ValueError,

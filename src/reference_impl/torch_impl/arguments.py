@@ -6,7 +6,8 @@ import torch
 
 from .. import _validation
 
-__all__ = ["check_band", "check_batch", "check_beside", "check_call", "check_overwritable", "check_scores", "reduced"]
+__all__ = ["check_arcs", "check_band", "check_batch", "check_beside", "check_call", "check_first_axis",
+           "check_integers", "check_overwritable", "check_scores", "reduced"]
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _INTEGERS = (torch.int32, torch.int64)
@@ -29,7 +30,7 @@ def check_batch(kind, logits, targets, logit_lengths, target_lengths, blank, val
     blank = _validation.check_blank(blank, logits.shape[-1])
     integers = {"targets": targets, "logit_lengths": logit_lengths, "target_lengths": target_lengths}
     for name, tensor in integers.items():
-        _check_integers(name, tensor, logits, *((2, "(B, U)") if name == "targets" else (1, "(B,)")))
+        check_integers(name, tensor, logits, *((2, "(B, U)") if name == "targets" else (1, "(B,)")))
     _validation.check_batch_axis(logits.shape, *(tensor.shape for tensor in integers.values()))
     if kind != "ctc":
         _validation.check_at_least("T", logits.shape[1], 1)
@@ -42,10 +43,26 @@ def check_batch(kind, logits, targets, logit_lengths, target_lengths, blank, val
     return *(tensor.to(logits.device, torch.int64) for tensor in integers.values()), blank
 
 
+def check_arcs(blank_scores, label_scores, logit_lengths, target_lengths, validate=True):
+    """The lengths on the device of the scores, int64."""
+    check_scores("blank_scores", blank_scores, 3, "(B, T, U+1)")
+    B, T, rows = blank_scores.shape
+    _validation.check_at_least("T", T, 1)
+    _validation.check_at_least("U + 1", rows, 1)
+    check_beside("label_scores", label_scores, blank_scores, (B, T, rows - 1), "one column less")
+    lengths = {"logit_lengths": logit_lengths, "target_lengths": target_lengths}
+    for name, tensor in lengths.items():
+        check_integers(name, tensor, blank_scores, 1, "(B,)")
+        check_first_axis(name, tensor, blank_scores, "blank_scores")
+    if validate:
+        _validation.check_lengths(*map(_values, lengths.values()), T, rows - 1, least_frames=1)
+    return tuple(tensor.to(blank_scores.device, torch.int64) for tensor in lengths.values())
+
+
 def check_band(first_rows, logits, logit_lengths, num_labels, validate):
     """Where the rows of a band lie, (B, T), on the device of the logits, int64."""
     B, T, R, _ = logits.shape
-    _check_integers("first_rows", first_rows, logits, 2, "(B, T)")
+    check_integers("first_rows", first_rows, logits, 2, "(B, T)")
     if tuple(first_rows.shape) != (B, T):
         raise ValueError(f"first_rows has shape {tuple(first_rows.shape)}; expected (B, T) = {(B, T)}, as in logits "
                          f"with shape {tuple(logits.shape)}")
@@ -60,18 +77,22 @@ def check_scores(name, scores, rank, axes):
     _validation.check_rank(name, scores.shape, rank, axes)
 
 
-def check_beside(name, scores, logits, size, meaning):
-    """Scores for the same nodes as the logits, ``size`` for each."""
-    check_scores(name, scores, logits.ndim, "(B, T, U+1, D)")
-    if scores.dtype != logits.dtype or scores.device != logits.device:
-        raise ValueError(f"{name} has dtype {scores.dtype} on {scores.device}; expected {logits.dtype} on "
-                         f"{logits.device}, as logits")
-    expected = (*logits.shape[:-1], size)
-    if tuple(scores.shape) != expected:
-        raise ValueError(f"{name} has shape {tuple(scores.shape)}; expected {expected}: as logits, and {meaning}")
+def check_beside(name, scores, others, shape, meaning):
+    """Scores of a given shape, of the dtype and on the device of others."""
+    _check_tensor(name, scores, _DTYPES)
+    if scores.dtype != others.dtype or scores.device != others.device:
+        raise ValueError(f"{name} has dtype {scores.dtype} on {scores.device}; expected {others.dtype} on "
+                         f"{others.device}, like the other scores")
+    if tuple(scores.shape) != tuple(shape):
+        raise ValueError(f"{name} has shape {tuple(scores.shape)}; expected {tuple(shape)}: {meaning}")
 
 
-def _check_integers(name, tensor, logits, rank, axes):
+def check_first_axis(name, tensor, scores, other):
+    if len(tensor) != len(scores):
+        raise ValueError(f"{name} has shape {tuple(tensor.shape)}; expected B = {len(scores)} first, as in {other}")
+
+
+def check_integers(name, tensor, logits, rank, axes):
     _check_tensor(name, tensor, _INTEGERS)
     _validation.check_rank(name, tensor.shape, rank, axes)
     if tensor.device != logits.device and tensor.device.type != "cpu":

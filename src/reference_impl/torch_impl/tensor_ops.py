@@ -15,8 +15,8 @@ from .grid import grid_losses
 from .log_probs import gather_log_probs
 from .second_derivative import once_differentiable
 
-__all__ = ["ctc_losses", "monotonic_losses", "multi_blank_losses", "pruned_losses", "rnnt_losses", "same_losses",
-           "tdt_losses"]
+__all__ = ["arc_losses", "ctc_losses", "monotonic_losses", "multi_blank_losses", "pruned_losses", "rnnt_losses",
+           "same_losses", "tdt_losses"]
 
 _BLANK, _LABEL = (1, 0), (0, 1)  # frames and rows that an RNN-T arc goes on
 
@@ -113,6 +113,17 @@ def pruned_losses(logits, first_rows, targets, logit_lengths, target_lengths, bl
     band = gather_log_probs(logits, index, used, normalise=normalise)
     whole = band.new_full((B, T, last + 1, 2), -torch.inf).scatter(2, rows[..., None].expand(B, T, R, 2), band)
     return grid.losses(whole.unbind(-1), (_BLANK, (label_frames, 1)), compute_dtype(logits))
+
+
+def arc_losses(blank_scores, label_scores, logit_lengths, target_lengths, label_frames):
+    """The same for scores of arcs, (B, T, U+1) and (B, T, U)."""
+    B, T, rows = blank_scores.shape
+    any_labels = logit_lengths.new_ones((B, rows - 1))  # which they are has no meaning here
+    grid = _Grid((B, T, rows, 2), any_labels, logit_lengths, target_lengths, 0)
+    scores = torch.stack([blank_scores, torch.nn.functional.pad(label_scores, (0, 1))], -1).to(torch.float64)
+    # +inf, which is no log-weight, makes its utterance NaN
+    scores = scores.masked_fill(scores == torch.inf, torch.nan).masked_fill(~grid.arcs(2), -torch.inf)
+    return grid.losses(scores.unbind(-1), (_BLANK, (label_frames, 1)), compute_dtype(blank_scores))
 
 
 class _Grid:

@@ -12,7 +12,46 @@ from torch.nn.functional import logsigmoid
 from .. import _validation
 from . import arguments, tensor_ops
 
-__all__ = ["hat_log_probs", "monotonic_rnnt_loss", "multi_blank_rnnt_loss", "pruned_rnnt_loss", "tdt_loss"]
+__all__ = ["arc_rnnt_loss", "hat_log_probs", "monotonic_rnnt_loss", "multi_blank_rnnt_loss", "pruned_rnnt_loss",
+           "tdt_loss"]
+
+
+@torch.compiler.disable
+def arc_rnnt_loss(blank_scores, label_scores, logit_lengths, target_lengths, *, label_frames=0, reduction="mean",
+                  zero_infinity=False, validate=True):
+    """-log Z in nats of scores that are given for arcs instead of symbols: k2's mutual information recursion, negated.
+
+    Parameters
+    ----------
+    blank_scores : (B, T, U+1) tensor
+        Log-weight of the blank arc that leaves each node; ``-inf`` where there is none, ``+inf`` nowhere. Need not come
+        from a distribution.
+    label_scores : (B, T, U) tensor
+        Of the label arc; of the dtype and on the device of ``blank_scores``.
+    logit_lengths, target_lengths, reduction, zero_infinity, validate
+        As for :func:`.losses.rnnt_loss`; so are what is returned and what is raised.
+    label_frames : 0 or 1
+        Frames that a label advances: 0 as in RNN-T (k2's "regular"), 1 as in monotonic RNN-T ("modified").
+
+    Notes
+    -----
+    The gradient is minus the posterior of each arc. In k2 the two are ``py`` and ``px``, indexed [row][frame]; what its
+    ``return_grad`` returns is the posterior itself.
+
+    Examples
+    --------
+    >>> halves = torch.full((1, 2, 2), 0.5).log().requires_grad_(), torch.full((1, 2, 1), 0.5).log().requires_grad_()
+    >>> loss = arc_rnnt_loss(*halves, torch.tensor([2]), torch.tensor([1]))
+    >>> loss.backward()
+    >>> round(torch.exp(-loss).item(), 6), halves[0].grad.tolist(), halves[1].grad.tolist()
+    (0.25, [[[-0.5, -0.5], [-0.0, -1.0]]], [[[-0.5], [-0.5]]])
+    """
+    arguments.check_call("arc_rnnt_loss", reduction, "log_probs")
+    label_frames = _validation.check_choice("label_frames", label_frames, (0, 1))
+    logit_lengths, target_lengths = arguments.check_arcs(
+        blank_scores, label_scores, logit_lengths, target_lengths, validate)
+    losses = tensor_ops.arc_losses(blank_scores, label_scores, logit_lengths, target_lengths, label_frames)
+    return arguments.reduced(losses, zero_infinity, reduction)
 
 
 def hat_log_probs(logits, *, blank=0):
@@ -158,7 +197,8 @@ def tdt_loss(logits, duration_logits, targets, logit_lengths, target_lengths, *,
     sigma, durations = _validation.check_sigma(sigma), _validation.check_durations(durations)
     targets, logit_lengths, target_lengths, blank = arguments.check_batch(
         "rnnt", logits, targets, logit_lengths, target_lengths, blank, validate)
-    arguments.check_beside("duration_logits", duration_logits, logits, len(durations), "D, the number of durations")
+    arguments.check_beside("duration_logits", duration_logits, logits, (*logits.shape[:-1], len(durations)),
+                           "as logits, and D, the number of durations")
     losses = tensor_ops.tdt_losses(logits, duration_logits, targets, logit_lengths, target_lengths, blank,
                                    inputs == "logits", durations, sigma, bool(final_blank))
     return arguments.reduced(losses, zero_infinity, reduction)

@@ -1,0 +1,182 @@
+"""What pruned RNN-T does before its loss: scores of an additive joiner, and the band that their posteriors choose.
+
+The pruned loss itself is :func:`.variants.pruned_rnnt_loss`, and the loss of the scores here
+:func:`.variants.arc_rnnt_loss`. Definitions are those of k2 and fast_rnnt (Kuang et al. 2022), whose px and py are our
+label and blank scores.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from .. import _validation
+from . import arguments
+
+__all__ = ["first_rows", "simple_scores", "smoothed_scores"]
+
+_LEAST = 1e-280  # a mass below has lost digits to the end of the range of floats
+
+
+def simple_scores(encodings, predictions, targets, *, blank=0):
+    """Log-probs of the arcs if logits are a sum, ``encodings[t] + predictions[u]``: without a tensor (B, T, U+1, V).
+
+    Parameters
+    ----------
+    encodings : (B, T, V) tensor
+        What the frames say of each symbol; ``-inf`` masks an entry.
+    predictions : (B, U+1, V) tensor
+        What the labels so far say, in the same dtype.
+    targets : (B, U) tensor of int32 or int64
+        Padding may hold anything: what it is looked up for is not used by a loss that knows the lengths.
+    blank : int
+
+    Returns
+    -------
+    blank_scores : (B, T, U+1) float64 tensor, nats
+    label_scores : (B, T, U) float64 tensor, nats
+        For :func:`.variants.arc_rnnt_loss`. NaN in a node whose symbols are all more than some 640 nats below the sum
+        of the two largest scores: their mass cannot be told from a product of exponentials.
+
+    Examples
+    --------
+    >>> blanks, labels = simple_scores(torch.zeros(1, 2, 4), torch.zeros(1, 2, 4), torch.tensor([[3]]))
+    >>> blanks.shape, labels.shape, labels.exp().unique().tolist()
+    (torch.Size([1, 2, 2]), torch.Size([1, 2, 1]), [0.25])
+    """
+    encodings, predictions, labels, blank = _checked(encodings, predictions, targets, blank)
+    mass, peak = _joint_mass(encodings, predictions)
+    return _arcs(encodings, predictions, labels, blank, mass, peak)
+
+
+def smoothed_scores(encodings, predictions, targets, *, blank=0, prediction_scale=0.1, encoding_scale=0.1):
+    """The same, mixed with what each of the two would say alone: of log-probs a weighted sum.
+
+    Parameters
+    ----------
+    encodings, predictions, targets, blank
+        As for :func:`simple_scores`; all entries finite.
+    prediction_scale : float
+        Weight of the log-softmax of the predictions alone (k2's ``lm_only_scale``).
+    encoding_scale : float
+        Weight of the log-softmax of the encodings plus the log of a unigram (``am_only_scale``): the mean of
+        ``softmax(predictions)`` over the whole batch and all rows, padding included. So utterances of a batch are not
+        independent of each other.
+
+    Returns
+    -------
+    blank_scores, label_scores
+        As for :func:`simple_scores`. The scores of a node are no distribution: their exponentials add up to at most 1.
+
+    Examples
+    --------
+    >>> both = torch.zeros(1, 2, 4), torch.tensor([[[2.0, 1, 0, 0], [0, 0, 1, 2]]])
+    >>> blanks, labels = smoothed_scores(*both, torch.tensor([[3]]))
+    >>> labels.exp().round(decimals=4).tolist()
+    [[[0.0953], [0.0953]]]
+    """
+    encodings, predictions, labels, blank = _checked(encodings, predictions, targets, blank)
+    scales = [_validation.check_real(name, value, "a finite number >= 0", lambda value: value >= 0)
+              for name, value in (("prediction_scale", prediction_scale), ("encoding_scale", encoding_scale))]
+    whole = 1.0 - sum(scales)
+    alone = torch.log_softmax(predictions, -1)
+    unigram = alone.exp().mean((0, 1)).log()
+    nothing = torch.zeros_like(predictions)
+    parts = [(whole, simple_scores(encodings, predictions, targets, blank=blank)),
+             (scales[0], _arcs(torch.zeros_like(encodings), alone, labels, blank)),
+             (scales[1], _arcs(torch.log_softmax(encodings + unigram, -1), nothing, labels, blank))]
+    return tuple(sum(scale * scores[i] for scale, scores in parts) for i in (0, 1))
+
+
+def first_rows(blank_posteriors, label_posteriors, logit_lengths, target_lengths, num_rows, *, label_frames=0):
+    """The band of pruned RNN-T, by the rule of k2: in each frame the window where the simple loss is at home.
+
+    Parameters
+    ----------
+    blank_posteriors : (B, T, U+1) float tensor
+    label_posteriors : (B, T, U) float tensor
+        Of the arcs that leave each node: minus the gradient of :func:`.variants.arc_rnnt_loss` in its scores.
+    logit_lengths, target_lengths : (B,) tensors of int32 or int64
+    num_rows : int
+        R, rows of a window: at least 2, or 1 with ``label_frames=1``; no more than U + 1.
+    label_frames : 0 or 1
+        Frames that a label advances.
+
+    Returns
+    -------
+    (B, T) int64 tensor
+        For :func:`.variants.pruned_rnnt_loss`. In each frame the window with the largest sum of blank posteriors, less
+        the posterior of the label arc that enters it from below. Then bounds are lowered and raised until they begin at
+        0, never fall, rise by less than R rows a frame (by one with ``label_frames=1``), and end with row U of each
+        utterance in the window of its last frame, if there are frames enough to climb that far.
+
+    Examples
+    --------
+    >>> blanks = torch.tensor([[[1.0, 0, 0], [0.1, 0.9, 0], [0, 0.2, 0.8], [0, 0, 1]]])
+    >>> labels = torch.tensor([[[0.0, 0], [0.9, 0], [0.1, 0.8], [0, 0.2]]])
+    >>> first_rows(blanks, labels, torch.tensor([4]), torch.tensor([2]), 2).tolist()
+    [[0, 0, 1, 1]]
+    """
+    num_rows = _validation.check_at_least("num_rows", num_rows, 2 - _validation.check_choice(
+        "label_frames", label_frames, (0, 1)))
+    logit_lengths, target_lengths = arguments.check_arcs(
+        blank_posteriors, label_posteriors, logit_lengths, target_lengths)
+    _, T, rows = blank_posteriors.shape
+    _validation.check_band_height(num_rows, rows - 1)
+    with torch.no_grad():
+        inside = blank_posteriors.unfold(2, num_rows, 1).sum(-1)
+        from_below = torch.nn.functional.pad(label_posteriors, (1, 0))[..., :rows + 1 - num_rows]
+        bounds = (inside - from_below).argmax(2)
+        last = (target_lengths + 1 - num_rows).clamp(0, rows - num_rows)[:, None]
+        in_front = torch.arange(T, device=bounds.device) < logit_lengths[:, None] - 1
+        bounds = torch.where(in_front, bounds, last)
+        climb = 1 if label_frames else num_rows - 1
+        reach = climb * torch.arange(T, device=bounds.device)
+        bounds = _reversed(torch.cummin, bounds)  # never falling
+        bounds = _reversed(torch.cummax, bounds - reach) + reach  # rising by ``climb`` at most
+        return bounds.minimum(reach)
+
+
+def _reversed(scan, values):
+    """A running minimum or maximum along the last axis, from its end."""
+    return scan(values.flip(-1), -1).values.flip(-1)
+
+
+def _checked(encodings, predictions, targets, blank):
+    """Both scores in float64, labels that can be looked up, and the blank."""
+    arguments.check_scores("encodings", encodings, 3, "(B, T, V)")
+    B, _, V = encodings.shape
+    blank = _validation.check_blank(blank, V)
+    arguments.check_integers("targets", targets, encodings, 2, "(B, U)")
+    arguments.check_first_axis("targets", targets, encodings, "encodings")
+    arguments.check_beside("predictions", predictions, encodings, (B, targets.shape[1] + 1, V),
+                           "B and V as encodings, and U + 1 rows")
+    labels = targets.to(encodings.device, torch.int64).clamp(0, V - 1)
+    return encodings.to(torch.float64), predictions.to(torch.float64), labels, blank
+
+
+def _joint_mass(encodings, predictions):
+    """Sum over symbols of exp(encoding + prediction - peak), (B, T, U+1), and the peak: the sum of the two maxima."""
+    parts = []
+    for scores in (encodings, predictions):
+        peak = scores.detach().amax(-1, keepdim=True)
+        peak = peak.masked_fill(peak == -torch.inf, 0.0)
+        parts.append(((scores - peak).exp(), peak))
+    (by_frame, frame_peak), (by_row, row_peak) = parts
+    return by_frame @ by_row.transpose(1, 2), frame_peak + row_peak.transpose(1, 2)
+
+
+def _arcs(encodings, predictions, labels, blank, mass=None, peak=None):
+    """Scores of the arcs: those of their symbols, less the logarithm of the mass of all, if it is given."""
+    B, T, _ = encodings.shape
+    U = labels.shape[1]
+    of_label = encodings.gather(2, labels[:, None].expand(B, T, U))
+    of_label = of_label + predictions[:, :-1].gather(2, labels[..., None])[..., 0][:, None]
+    of_blank = encodings[..., blank, None] + predictions[:, None, :, blank]
+    if mass is None:
+        return of_blank, of_label
+    lost = mass < _LEAST
+    norm = peak + mass.masked_fill(lost, 1.0).log()
+    blanks, labels = of_blank - norm, of_label - norm[..., :-1]
+    # nothing is lost where nothing was there
+    return (blanks.masked_fill(lost & (of_blank > -torch.inf), torch.nan),
+            labels.masked_fill(lost[..., :-1] & (of_label > -torch.inf), torch.nan))
