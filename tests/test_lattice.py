@@ -1,6 +1,5 @@
 """The lattice engine on random graphs, not only those of the losses: the gradient theorem, exactly, and its pieces."""
 
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -9,26 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reference_impl.differences import exact_difference
-from reference_impl.lattice import Arc, Lattice, arc_posteriors, backward, enumerate_paths, forward, random_lattice
+from reference_impl.duals import Dual
+from reference_impl.lattice import (
+    Arc,
+    Lattice,
+    arc_posteriors,
+    backward,
+    best_path,
+    enumerate_paths,
+    forward,
+    random_lattice,
+)
 from reference_impl.semiring import COUNT, LOG, MAX, REAL
-
-
-@dataclass(frozen=True)
-class Dual:
-    """value + slope * eps with eps^2 = 0: a number that carries its derivative."""
-
-    value: Fraction
-    slope: Fraction = Fraction(0)
-
-    def __add__(self, other):
-        other = other if isinstance(other, Dual) else Dual(other)
-        return Dual(self.value + other.value, self.slope + other.slope)
-
-    def __mul__(self, other):
-        other = other if isinstance(other, Dual) else Dual(other)
-        return Dual(self.value * other.value, self.value * other.slope + self.slope * other.value)
-
-    __radd__, __rmul__ = __add__, __mul__
 
 
 @st.composite
@@ -62,7 +53,7 @@ def test_gradient_theorem(graph):
         by_duals = forward(lattice, np.array(moved, dtype=object), REAL)[-1]
         by_difference = exact_difference(lambda v: path_sum(lattice, v), weights, i, h=Fraction(5, 3))
         by_paths = sum((REAL.product(weights[j] for j in path) for path in paths if i in path), Fraction(0))
-        assert posteriors[i] == by_duals.slope / by_duals.value
+        assert posteriors[i] == by_duals.tangent / by_duals.value
         assert posteriors[i] == w * by_difference / z
         assert posteriors[i] == by_paths / z
 
@@ -141,6 +132,19 @@ def test_weight_zero_counts_as_posterior_zero():
     np.testing.assert_array_equal(arc_posteriors(diamond, np.array([0.3, 0.1, -np.inf])), [0, 0, 0])
     nothing = arc_posteriors(diamond, np.array([0, 0, 1], dtype=object), REAL)
     assert nothing.tolist() == [0, 0, 0]
+
+
+@given(graphs(), st.integers(0, 2**32))
+def test_best_path(graph, seed):
+    """No path weighs more, masked arcs are not used, and without a path there is none."""
+    lattice, rng = graph[0], np.random.default_rng(seed)
+    weights = np.where(rng.random(len(lattice.arcs)) < 0.2, -np.inf, rng.normal(size=len(lattice.arcs)))
+    paths = {path: weights[list(path)].sum() for path in enumerate_paths(lattice)}
+    best = best_path(lattice, weights)
+    if max(paths.values(), default=-np.inf) == -np.inf:
+        assert best == ()
+    else:
+        assert paths[best] == max(paths.values())
 
 
 @pytest.mark.parametrize(("num_nodes", "num_extra"), [(2, 0), (2, 3), (6, 7), (30, 60)])

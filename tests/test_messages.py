@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from reference_impl import _validation, batched, ctc, hat, lattice_loss, log_softmax, rnnt
+from reference_impl import _validation, batched, ctc, hat, lattice_loss, log_softmax, rnnt, second_order
 from reference_impl.ctc_conventions import rescaled_alpha
 from reference_impl.lattice import Arc, Lattice, forward
 from reference_impl.topology import (
@@ -310,6 +310,12 @@ CASES += [
     (lambda: hat.log_probs(np.zeros(3), blank=3), ValueError, "blank = 3; expected 0 <= blank < V = 3"),
     (lambda: pruned_rnnt_lattice([1], [0, -1], 2, 3), ValueError, "first_rows[1] = -1; expected first_rows[1] >= 0"),
     (lambda: pruned_rnnt_lattice([1], [0, 0], 0, 3), ValueError, "num_rows = 0; expected num_rows >= 1"),
+    (lambda: second_order.hvp_logits(rnnt_lattice([1], 2, 3), np.zeros((2, 2, 3)), np.zeros((2, 3))), ValueError,
+     "direction has shape (2, 3); expected (2, 2, 3)"),
+    (lambda: second_order.hvp_log_probs(rnnt_lattice([1], 2, 3), np.zeros((2, 2, 3)), np.full((2, 2, 3), np.inf)),
+     ValueError, "direction[0, 0, 0] = inf; expected a finite number"),
+    (lambda: second_order.expectation(rnnt_lattice([1], 2, 3), np.zeros((2, 2, 3)), np.full((2, 2, 3), "1")),
+     TypeError, "values has dtype <U1; expected real numbers"),
     (lambda: lattice_loss.grad_logits(rnnt_lattice([1], 2, 3), np.zeros((2, 2, 3)), groups=(2, 2)), ValueError,
      "groups = (2, 2); expected sizes that add up to the last axis, 3"),
     (lambda: lattice_loss.loss(rnnt_lattice([1], 2, 3), np.zeros((2, 3))), ValueError,

@@ -1,4 +1,4 @@
-"""The relatives of RNN-T behind one call, for tests: what each means by enumeration, its lattice, its torch loss.
+"""The relatives of CTC and RNN-T behind one call, for tests: each by enumeration, as a lattice, as a torch loss.
 
 Enumeration knows no lattice builder: an alignment is a list of the entries of the scores that it uses. What a network
 returns for a node is one row of scores for every variant, ``columns(V)`` wide; ``groups(V)`` are normalised apart.
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-from enumeration import rnnt_alignments
+from enumeration import ctc_alignments, rnnt_alignments
 
 from reference_impl import topology, torch_impl
 from reference_impl.lattice import Arc, Lattice
@@ -142,6 +142,29 @@ def multi_blank_lattice(targets, T, V, blank):
     return topology.multi_blank_rnnt_lattice(targets, T, V + len(BIG_BLANK_FRAMES), big_blanks=big_blanks, blank=blank)
 
 
+def star_alignments(targets, T, V, blank):
+    """Strings of symbols that hold the target as a subsequence: each label is taken where it first fits."""
+    paths = []
+    for string in itertools.product(range(V), repeat=T):
+        path, u = [], 0
+        for t, k in enumerate(string):
+            seen = u < len(targets) and k == targets[u]
+            if k == blank or seen:
+                path.append((t, k))
+            else:
+                path.append((t, V + (targets[u] if u < len(targets) else blank)))
+            u += seen
+        if u == len(targets):
+            paths.append(tuple(path))
+    return [list(path) for path in sorted(set(paths))]  # a star stands for several symbols
+
+
+def wildcard_alignments(targets, T, V, blank):
+    """CTC's alignments of some frames next to each other, one at least; the frames before and after hold nothing."""
+    return [[(first + t, k) for t, k in path] for first in range(T) for last in range(first, T)
+            for path in ctc_alignments(targets, last + 1 - first, V, blank)]
+
+
 def by_keyword(builder, **options):
     """A builder that takes the blank as its last positional argument."""
     return lambda targets, T, V, blank: builder(targets, T, V, blank=blank, **options)
@@ -159,4 +182,6 @@ VARIANTS = {
         by_keyword(topology.tdt_lattice, durations=DURATIONS, final_blank=False), partial(tdt_loss, final_blank=False),
         len(DURATIONS), apart=True),
     "pruned": Variant(pruned_alignments, pruned_lattice, pruned_loss),
+    "star": Variant(star_alignments, by_keyword(topology.star_ctc_lattice), None),
+    "wildcards": Variant(wildcard_alignments, by_keyword(topology.wildcard_ctc_lattice), None),
 }

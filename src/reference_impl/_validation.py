@@ -121,6 +121,18 @@ def check_log_probs(name, log_probs, rank, axes):
     return log_probs
 
 
+def check_finite(name, values, shape):
+    """An array of finite numbers of exactly the given shape, as float64."""
+    values = check_weights(name, values, shape)
+    if not np.issubdtype(values.dtype, np.number) or np.iscomplexobj(values):
+        raise TypeError(f"{name} has dtype {values.dtype}; expected real numbers")
+    values = values.astype(np.float64)
+    if not np.isfinite(values).all():
+        index = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
+        _fail(name, index, values[index], "a finite number")
+    return values
+
+
 def check_probs(name, probs, rank, axes):
     """Probabilities, not necessarily normalised: an array of floats, whose dtype is kept, or of exact objects."""
     probs = np.asarray(probs)

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from ._validation import check_at_least, check_lattice, check_weights
-from .semiring import LOG, Semiring
+from .semiring import LOG, MAX, Semiring
 
-__all__ = ["Arc", "Lattice", "arc_posteriors", "backward", "enumerate_paths", "forward", "random_lattice"]
+__all__ = ["Arc", "Lattice", "arc_posteriors", "backward", "best_path", "enumerate_paths", "forward", "random_lattice"]
 
 
 @dataclass(frozen=True)
@@ -141,6 +141,35 @@ def arc_posteriors(lattice: Lattice, weights: np.ndarray, semiring: Semiring = L
     if alpha[-1] == semiring.zero:
         return np.zeros(len(lattice.arcs), dtype=semiring.dtype)
     return np.exp(through - alpha[-1]) if semiring is LOG else through / alpha[-1]
+
+
+def best_path(lattice: Lattice, weights: np.ndarray) -> tuple[int, ...]:
+    """The path of the largest weight (Viterbi): a forced alignment. Of equal paths, the one whose last arcs come first.
+
+    Parameters
+    ----------
+    lattice : Lattice
+    weights : (len(arcs),) float array
+        Log-weights, nats.
+
+    Returns
+    -------
+    tuple of ints
+        Arc positions from node 0 to the last node; empty where no path has mass.
+
+    Examples
+    --------
+    >>> best_path(Lattice((0, 1, 2), (Arc(0, 2), Arc(0, 1), Arc(1, 2)), ()), np.log([0.3, 0.8, 0.5]))
+    (1, 2)
+    """
+    alpha, entering = forward(lattice, weights, MAX), [[] for _ in lattice.nodes]
+    for i, arc in enumerate(lattice.arcs):
+        entering[arc.target].append(i)
+    node, path = len(lattice.nodes) - 1, []
+    while node > 0 and alpha[-1] > -np.inf:
+        path.append(max(entering[node], key=lambda i: alpha[lattice.arcs[i].source] + weights[i]))
+        node = lattice.arcs[path[-1]].source
+    return tuple(reversed(path))
 
 
 def enumerate_paths(lattice: Lattice) -> Iterator[Sequence[int]]:

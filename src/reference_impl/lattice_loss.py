@@ -64,20 +64,27 @@ def grad_logits(lattice: Lattice, logits, *, groups=None) -> np.ndarray:
     >>> grad_logits(monotonic_rnnt_lattice([1], 1, 2), np.zeros((1, 2, 2))).tolist()
     [[[0.5, -0.5], [0.0, 0.0]]]
     """
-    logits = _checked("logits", lattice, logits)
-    groups = (logits.shape[-1],) if groups is None else tuple(groups)
-    if sum(groups) != logits.shape[-1]:
-        raise ValueError(f"groups = {groups}; expected sizes that add up to the last axis, {logits.shape[-1]}")
-    parts = np.split(logits, np.cumsum(groups)[:-1], axis=-1)
-    log_probs = [log_softmax(part) for part in parts]
-    expected = np.split(occupancy(lattice, np.concatenate(log_probs, -1)), np.cumsum(groups)[:-1], axis=-1)
+    log_probs = [log_softmax(part) for part in parted("logits", lattice, logits, groups)]
+    cuts = np.cumsum([part.shape[-1] for part in log_probs])[:-1]
+    expected = np.split(occupancy(lattice, np.concatenate(log_probs, -1)), cuts, axis=-1)
     return np.concatenate([np.exp(log_prob) * part.sum(-1, keepdims=True) - part
                            for log_prob, part in zip(log_probs, expected, strict=True)], -1)
 
 
-def _checked(name, lattice, scores):
-    return _validation.check_log_probs(name, scores, len(lattice.shape), str(lattice.shape))
+def checked(name, lattice: Lattice, scores) -> np.ndarray:
+    """Scores of a lattice's entries, as float64."""
+    scores = _validation.check_log_probs(name, scores, len(lattice.shape), str(lattice.shape))
+    return _validation.check_weights(name, scores, lattice.shape)
+
+
+def parted(name, lattice: Lattice, scores, groups) -> list[np.ndarray]:
+    """The same, cut along the last axis into the parts that are normalised apart."""
+    scores = checked(name, lattice, scores)
+    groups = (scores.shape[-1],) if groups is None else tuple(groups)
+    if sum(groups) != scores.shape[-1]:
+        raise ValueError(f"groups = {groups}; expected sizes that add up to the last axis, {scores.shape[-1]}")
+    return np.split(scores, np.cumsum(groups)[:-1], axis=-1)
 
 
 def _weights(lattice, log_probs):
-    return lattice.arc_weights(_checked("log_probs", lattice, log_probs))
+    return lattice.arc_weights(checked("log_probs", lattice, log_probs))

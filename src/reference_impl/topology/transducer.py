@@ -1,59 +1,15 @@
-"""Lattice builders: which arcs a loss has, and which log-prob entry each of them uses. One builder for each loss."""
+"""Lattices of one row of scores for each frame and each number of labels so far: RNN-T and its relatives."""
 
 from __future__ import annotations
 
-from . import _validation
-from .ctc import can_skip, extended_targets
-from .lattice import Arc, Lattice
+import numpy as np
 
-__all__ = ["constrained_rnnt_lattice", "ctc_lattice", "monotonic_rnnt_lattice", "multi_blank_rnnt_lattice",
-           "pruned_rnnt_lattice", "rnnt_lattice", "tdt_lattice"]
+from .. import _validation
+from ..lattice import Arc, Lattice
+from .named import checked_grid, grid_lattice
 
-
-def ctc_lattice(targets, num_frames, num_symbols, *, blank=0) -> Lattice:
-    """The CTC lattice: from a start node through nodes ``(t, s)``, one frame an arc, to an end node.
-
-    Parameters
-    ----------
-    targets : (U,) ints
-        Labels, none equal to ``blank``.
-    num_frames, num_symbols : int
-        T and V: the arcs refer to entries ``(t, k)`` of a ``(T, V)`` array.
-    blank : int
-
-    Returns
-    -------
-    Lattice
-        The arc into ``(t, s)`` uses entry ``(t, extended_targets[s])``; from state s a path stays, moves one state
-        on, or skips a blank between two different labels (Graves et al. 2006, eq. 6). The two arcs into the end
-        node, from the last two states, use no entry.
-
-    Examples
-    --------
-    >>> lattice = ctc_lattice([1], num_frames=2, num_symbols=3)
-    >>> lattice.nodes[1:4], len(lattice.arcs)
-    (((0, 0), (0, 1), (0, 2)), 9)
-    """
-    blank = _validation.check_blank(blank, num_symbols)
-    targets = _validation.check_targets(targets, num_symbols, blank)
-    extended = extended_targets(targets, blank=blank)
-    T, S = num_frames, len(extended)
-
-    def node(t, s):
-        return 1 + t * S + s
-
-    end = 1 + T * S
-    arcs = [Arc(0, node(0, s), (0, int(extended[s]))) for s in range(min(2, S)) if T > 0]
-    for t in range(1, T):
-        for s in range(S):
-            steps = (0, 1, 2) if can_skip(extended, s) else (0, 1)
-            arcs += [Arc(node(t - 1, s - d), node(t, s), (t, int(extended[s]))) for d in steps if s >= d]
-    if T > 0:
-        arcs += [Arc(node(T - 1, s), end) for s in range(max(S - 2, 0), S)]
-    elif S == 1:
-        arcs.append(Arc(0, end))
-    nodes = ("start", *((t, s) for t in range(T) for s in range(S)), "end")
-    return Lattice(nodes, tuple(arcs), (T, num_symbols))
+__all__ = ["constrained_rnnt_lattice", "monotonic_rnnt_lattice", "multi_blank_rnnt_lattice", "pruned_rnnt_lattice",
+           "rnnt_lattice", "tdt_lattice"]
 
 
 def rnnt_lattice(targets, num_frames, num_symbols, *, blank=0) -> Lattice:
@@ -123,7 +79,7 @@ def constrained_rnnt_lattice(targets, num_frames, num_symbols, *, blank=0) -> La
     >>> [(lattice.nodes[arc.source], lattice.nodes[arc.target]) for arc in lattice.arcs][:3]
     [((0, 0), (1, 0)), ((0, 0), (0, 1, 'label')), ((0, 1, 'label'), (1, 1))]
     """
-    blank, targets, T, U = _checked(targets, num_frames, num_symbols, blank)
+    blank, targets, T, U = checked_grid(targets, num_frames, num_symbols, blank)
     arcs = []
     for t in range(T):
         for u in range(U + 1):
@@ -132,7 +88,7 @@ def constrained_rnnt_lattice(targets, num_frames, num_symbols, *, blank=0) -> La
                 arcs.append(((t, u), (t, u + 1, "label"), (t, u, targets[u])))
                 arcs.append(((t, u + 1, "label"), (t + 1, u + 1), (t, u + 1, blank)))
     nodes = [node for t in range(T) for u in range(U + 1) for node in ((t, u), (t, u, "label"))[:1 + (u > 0)]]
-    return _ending_behind(T, U, nodes, arcs, (T, U + 1, num_symbols))
+    return grid_lattice(T, U, nodes, arcs, (T, U + 1, num_symbols))
 
 
 def multi_blank_rnnt_lattice(targets, num_frames, num_symbols, *, big_blanks, blank=0) -> Lattice:
@@ -158,13 +114,13 @@ def multi_blank_rnnt_lattice(targets, num_frames, num_symbols, *, big_blanks, bl
     (3, 1)
     """
     big_blanks = _validation.check_big_blanks(big_blanks, num_symbols, blank)
-    blank, targets, T, U = _checked(targets, num_frames, num_symbols, blank, *(symbol for symbol, _ in big_blanks))
+    blank, targets, T, U = checked_grid(targets, num_frames, num_symbols, blank, *(symbol for symbol, _ in big_blanks))
     arcs = []
-    for t, u in _grid(T, U):
+    for t, u in np.ndindex(T, U + 1):
         arcs += [((t, u), (t + frames, u), (t, u, symbol)) for symbol, frames in ((blank, 1), *big_blanks)]
         if u < U:
             arcs.append(((t, u), (t, u + 1), (t, u, targets[u])))
-    return _ending_behind(T, U, _grid(T, U), arcs, (T, U + 1, num_symbols))
+    return grid_lattice(T, U, np.ndindex(T, U + 1), arcs, (T, U + 1, num_symbols))
 
 
 def tdt_lattice(targets, num_frames, num_symbols, *, durations, blank=0, final_blank=True) -> Lattice:
@@ -194,9 +150,9 @@ def tdt_lattice(targets, num_frames, num_symbols, *, durations, blank=0, final_b
     [((0, 0, 'label'), (0, 1), (0, 0, 3)), ((0, 0, 'label'), (2, 1), (0, 0, 4))]
     """
     durations = _validation.check_durations(durations)
-    blank, targets, T, U = _checked(targets, num_frames, num_symbols, blank)
+    blank, targets, T, U = checked_grid(targets, num_frames, num_symbols, blank)
     nodes, arcs = [], []
-    for t, u in _grid(T, U):
+    for t, u in np.ndindex(T, U + 1):
         nodes += [(t, u), (t, u, "blank")]
         arcs.append(((t, u), (t, u, "blank"), (t, u, blank)))
         arcs += [((t, u, "blank"), (t + frames, u), (t, u, num_symbols + i))
@@ -206,7 +162,7 @@ def tdt_lattice(targets, num_frames, num_symbols, *, durations, blank=0, final_b
             arcs.append(((t, u), (t, u, "label"), (t, u, targets[u])))
             arcs += [((t, u, "label"), (t + frames, u + 1), (t, u, num_symbols + i))
                      for i, frames in enumerate(durations) if t + frames < T or not final_blank]
-    return _ending_behind(T, U, nodes, arcs, (T, U + 1, num_symbols + len(durations)))
+    return grid_lattice(T, U, nodes, arcs, (T, U + 1, num_symbols + len(durations)))
 
 
 def pruned_rnnt_lattice(targets, first_rows, num_rows, num_symbols, *, blank=0, label_frames=0) -> Lattice:
@@ -238,7 +194,7 @@ def pruned_rnnt_lattice(targets, first_rows, num_rows, num_symbols, *, blank=0, 
     first_rows = _validation.check_integers("first_rows", first_rows, 1, "(T,)")
     R = _validation.check_at_least("num_rows", num_rows, 1)
     label_frames = _validation.check_choice("label_frames", label_frames, (0, 1))
-    blank, targets, T, U = _checked(targets, len(first_rows), num_symbols, blank)
+    blank, targets, T, U = checked_grid(targets, len(first_rows), num_symbols, blank)
     for t, first in enumerate(first_rows.tolist()):
         _validation.check_at_least(f"first_rows[{t}]", first, 0)
     whole = _transducer(targets, T, num_symbols, blank, label_frames)
@@ -250,32 +206,12 @@ def pruned_rnnt_lattice(targets, first_rows, num_rows, num_symbols, *, blank=0, 
     return Lattice(whole.nodes, tuple(arcs), (T, R, num_symbols))
 
 
-def _checked(targets, num_frames, num_symbols, *blanks):
-    """The blank, the labels as plain ints, T and U."""
-    blank = _validation.check_blank(blanks[0], num_symbols)
-    for each in blanks:
-        labels = _validation.check_targets(targets, num_symbols, each)
-    return blank, labels.tolist(), _validation.check_at_least("num_frames", num_frames, 1), len(labels)
-
-
-def _grid(T, U):
-    return [(t, u) for t in range(T) for u in range(U + 1)]
-
-
 def _transducer(targets, num_frames, num_symbols, blank, label_frames):
     """Nodes (t, u): a blank goes one frame on, a label as many as given, 0 or 1."""
-    blank, targets, T, U = _checked(targets, num_frames, num_symbols, blank)
+    blank, targets, T, U = checked_grid(targets, num_frames, num_symbols, blank)
     arcs = []
-    for t, u in _grid(T, U):
+    for t, u in np.ndindex(T, U + 1):
         arcs.append(((t, u), (t + 1, u), (t, u, blank)))
         if u < U:
             arcs.append(((t, u), (t + label_frames, u + 1), (t, u, targets[u])))
-    return _ending_behind(T, U, _grid(T, U), arcs, (T, U + 1, num_symbols))
-
-
-def _ending_behind(T, U, nodes, arcs, shape):
-    """A lattice of named nodes, whose paths end behind the last frame with all labels out: other ways out are none."""
-    position = {node: i for i, node in enumerate(nodes)}
-    position[T, U] = len(nodes)
-    return Lattice((*nodes, "end"), tuple(Arc(position[source], position[target], entry)
-                                          for source, target, entry in arcs if target in position), shape)
+    return grid_lattice(T, U, np.ndindex(T, U + 1), arcs, (T, U + 1, num_symbols))
