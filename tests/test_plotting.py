@@ -6,7 +6,7 @@ import pytest
 from matplotlib.colors import to_rgba
 
 from reference_impl.lattice import Arc, Lattice, arc_posteriors, enumerate_paths
-from reference_impl.plotting import ORANGE, plot_error_curve, plot_gradient, plot_lattice, plot_occupancy
+from reference_impl.plotting import BLUE, ORANGE, plot_error_curve, plot_gradient, plot_lattice, plot_occupancy
 from reference_impl.topology import ctc_lattice, rnnt_lattice
 
 
@@ -45,6 +45,18 @@ def test_nodes_stand_where_they_are_named(ax, lattice):
         assert min(ax.get_xlim()) < x < max(ax.get_xlim())
         assert min(ax.get_ylim()) < y < max(ax.get_ylim())
     assert ax.get_ylim()[0] > ax.get_ylim()[1]
+
+
+def test_changes_have_a_sign_and_a_size(ax):
+    """Blue for what gains, orange for what loses; the largest is drawn in full, what stays as it is hardly."""
+    lattice = rnnt_lattice([1], 2, 2)
+    plot_lattice(lattice, changes=[0.1, -0.2, 0.0, 0.05, 0.0], ax=ax)
+    drawn = arrows(ax)
+    assert [to_rgba(arrow.get_edgecolor())[:3] for arrow in drawn] == [
+        to_rgba(color)[:3] for color in (BLUE, ORANGE, ORANGE, BLUE, ORANGE)]
+    assert [round(arrow.get_alpha(), 2) for arrow in drawn] == [0.56, 1.0, 0.12, 0.34, 0.12]
+    with pytest.raises(ValueError, match=r"changes has shape \(3,\)"):
+        plot_lattice(lattice, changes=[0.0, 0.0, 0.0], ax=ax)
 
 
 def test_posteriors_make_arrows_wider_and_darker(ax):

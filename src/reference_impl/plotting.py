@@ -36,8 +36,8 @@ def use_book_style():
     })
 
 
-def plot_lattice(lattice: Lattice, *, posteriors=None, path=None, node_labels=None, arc_labels=None, rows=None,
-                 row_axis="", time_axis="frame $t$", downward=False, ax=None):
+def plot_lattice(lattice: Lattice, *, posteriors=None, changes=None, path=None, node_labels=None, arc_labels=None,
+                 rows=None, row_axis="", time_axis="frame $t$", downward=False, ax=None):
     """Draw a lattice whose nodes are named ``(t, row)``: time to the right, rows up (or down).
 
     Parameters
@@ -45,6 +45,8 @@ def plot_lattice(lattice: Lattice, *, posteriors=None, path=None, node_labels=No
     lattice : Lattice
     posteriors : (len(arcs),) array, optional
         Posterior of each arc: drawn as its width and strength.
+    changes : (len(arcs),) array, optional
+        Instead: a signed number for each arc, blue if positive, orange if negative, strongest at the largest.
     path : sequence of arc positions, optional
         Drawn in orange on top.
     node_labels, arc_labels : sequence of str, optional
@@ -64,15 +66,12 @@ def plot_lattice(lattice: Lattice, *, posteriors=None, path=None, node_labels=No
     Raises
     ------
     ValueError
-        If there is not one posterior or label for each arc, or one label for each node.
+        If there is not one posterior, change or label for each arc, or one label for each node.
     """
     ax = ax or plt.gca()
-    if posteriors is not None:
-        posteriors = check_weights("posteriors", posteriors, (len(lattice.arcs),))
     place = _places(lattice)
-    for i, arc in enumerate(lattice.arcs):
-        weight = 0.35 if posteriors is None else float(posteriors[i])
-        _draw_arrow(ax, place[arc.source], place[arc.target], color="#31373f",
+    for arc, weight, color in zip(lattice.arcs, *_strokes(lattice, posteriors, changes), strict=True):
+        _draw_arrow(ax, place[arc.source], place[arc.target], color=color,
                     width=0.5 + 2.5 * weight, alpha=min(1.0, 0.12 + 0.88 * weight))
     for i in path or ():
         _draw_arrow(ax, place[lattice.arcs[i].source], place[lattice.arcs[i].target], ORANGE, width=2.6, alpha=1.0)
@@ -89,6 +88,18 @@ def plot_lattice(lattice: Lattice, *, posteriors=None, path=None, node_labels=No
     ax.spines[["left", "bottom"]].set_visible(False)
     ax.tick_params(length=0)
     return ax
+
+
+def _strokes(lattice, posteriors, changes):
+    """How strong each arc is drawn, in [0, 1], and its colour."""
+    count, ink = len(lattice.arcs), "#31373f"
+    if changes is not None:
+        changes = check_weights("changes", changes, (count,)).astype(float)
+        largest = max(np.abs(changes).max(initial=0.0), 1e-300)
+        return np.abs(changes) / largest, [BLUE if change > 0 else ORANGE for change in changes]
+    if posteriors is None:
+        return [0.35] * count, [ink] * count
+    return check_weights("posteriors", posteriors, (count,)).astype(float), [ink] * count
 
 
 def _grid_nodes(lattice):
