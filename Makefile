@@ -19,7 +19,7 @@ export IPYTHONDIR := $(CURDIR)/.venv/ipython
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book pdf pdf-packages offline test test-slow site-test serve lab bench accuracy gpu screenshots drift repository lint clean FORCE
+.PHONY: help book pdf pdf-packages offline test test-slow site-test serve lab bench accuracy variants gpu screenshots drift repository lint clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -72,6 +72,9 @@ bench: .venv/reader  ## time the losses on the CPU, beside whatever peers are in
 
 accuracy: .venv/dev  ## measure how exact float32 lattices are, by method
 	$(PY) benchmarks/accuracy.py
+
+variants: .venv/dev  ## measure every loss by every kind of check, into data/variants.json
+	$(PY) -m pytest -q tests/test_variants_table.py --write-table
 
 gpu: .venv/dev  ## on a machine with CUDA: tests, memory checker, accuracy and times; results go to data/
 	@$(PY) -c 'import sys, torch; sys.exit(0 if torch.cuda.is_available() else "make gpu: torch finds no CUDA device")'

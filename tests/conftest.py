@@ -16,6 +16,10 @@ hypothesis.settings.register_profile("book", deadline=None, derandomize=True, ma
 hypothesis.settings.load_profile("book")
 
 
+def pytest_addoption(parser):
+    parser.addoption("--write-table", action="store_true", help="write data/variants.json")
+
+
 def pytest_collection_modifyitems(items):
     """There are kernels for CTC and RNN-T only."""
     def runs(item):
