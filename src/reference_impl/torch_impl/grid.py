@@ -22,8 +22,8 @@ def grid_losses(scores, steps, nodes, last_frame, final, usable, dtype):
 
     Parameters
     ----------
-    scores : (B, T, S, K) float64 tensor
-        Log-weight of the arc of each of K kinds that leaves each node, nats; ``-inf`` where there is none.
+    scores : sequence of K float64 tensors (B, T, S)
+        Log-weight of the arc of each kind that leaves each node, nats; ``-inf`` where there is none.
     steps : tuple of K pairs of ints
         Frames and rows that an arc of each kind goes on: 0 or more, and not both 0.
     nodes : (B, T, S) tensor of bool
@@ -42,53 +42,60 @@ def grid_losses(scores, steps, nodes, last_frame, final, usable, dtype):
         ``inf`` where there is no path; then the gradient is exactly 0. An utterance whose loss is NaN has a gradient of
         NaN on all arcs that leave its nodes.
     """
-    return _Losses.apply(scores, steps, nodes, last_frame, final, usable, dtype)
+    return _Losses.apply(_Steps(steps), nodes, last_frame, final, usable, dtype, *scores)
 
 
 class _Losses(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, scores, steps, nodes, last_frame, final, usable, dtype):
-        ctx.steps = steps = _Steps(steps)
-        alphas, shares = _forward(steps.by_front(scores.masked_fill(~nodes[..., None], -torch.inf), -torch.inf), steps)
-        ending = steps.nodes(alphas)[last_frame, :, torch.arange(len(scores), device=scores.device)]
+    def forward(ctx, steps, nodes, last_frame, final, usable, dtype, *scores):
+        alphas, shares = _forward(steps.by_front([each.masked_fill(~nodes, -torch.inf) for each in scores], -torch.inf),
+                                  steps)
+        ending = steps.nodes(alphas)[last_frame, :, torch.arange(len(nodes), device=nodes.device)]
         ending.masked_fill_(~final, -torch.inf)
         log_z = torch.logsumexp(ending, 1).masked_fill(~usable, torch.nan)
         # exp(-inf - 0) where nothing ends or no path exists: no occupancy starts there
         end_shares = (ending - log_z.masked_fill(log_z == -torch.inf, 0.0)[:, None]).exp()
-        ctx.save_for_backward(scores, nodes, last_frame, log_z, shares, end_shares)
+        ctx.steps = steps
+        ctx.save_for_backward(nodes, last_frame, log_z, shares, end_shares, *scores)
         return (0.0 - log_z).to(dtype)
 
     @staticmethod
     def backward(ctx, upstream):
-        return _Gradient.apply(upstream, *ctx.saved_tensors, ctx.steps), *[None] * 6
+        return *[None] * 6, *_Gradient.apply(ctx.steps, upstream, *ctx.saved_tensors)
 
 
 class _Gradient(torch.autograd.Function):
-    """Minus the posterior of each arc, times the upstream gradient: (B, T, S, K)."""
+    """Minus the posterior of each arc, times the upstream gradient: K tensors (B, T, S)."""
 
     @staticmethod
-    def forward(ctx, upstream, scores, nodes, last_frame, log_z, shares, end_shares, steps):
+    def forward(ctx, steps, upstream, nodes, last_frame, log_z, shares, end_shares, *scores):
         occupancy = _begun(shares, end_shares, last_frame, steps)
-        posteriors = steps.by_frame(_backward(shares, occupancy, steps), scores.shape[1]).permute(2, 0, 1, 3)
+        posteriors = steps.by_kind(_backward(shares, occupancy, steps), nodes.shape[1])
         ctx.steps = steps
-        ctx.save_for_backward(scores, upstream, nodes, last_frame, log_z, shares, end_shares, occupancy, posteriors)
+        ctx.save_for_backward(upstream, nodes, last_frame, log_z, shares, end_shares, occupancy, *posteriors, *scores)
         upstream, flows = effective_upstream(upstream, log_z)
-        gradient = posteriors * -upstream[:, None, None, None]
-        gradient.masked_fill_(log_z.isnan()[:, None, None, None], torch.nan)
-        return gradient.masked_fill_(~(nodes & flows[:, None, None])[..., None], 0.0)
+        upstream = upstream.masked_fill(log_z.isnan(), torch.nan)
+        return tuple(_scaled(each, -upstream, nodes & flows[:, None, None]) for each in posteriors)
 
     @staticmethod
     @once_differentiable("a third derivative of a loss was asked for; expected two at most")
-    def backward(ctx, direction):
-        scores, upstream, nodes, last_frame, log_z, shares, end_shares, occupancy, posteriors = ctx.saved_tensors
-        upstream, flows = effective_upstream(upstream, log_z)
+    def backward(ctx, *direction):
+        upstream, nodes, last_frame, log_z, shares, end_shares, occupancy, *rest = ctx.saved_tensors
+        posteriors, scores = rest[:len(direction)], rest[len(direction):]
+        factor, flows = effective_upstream(upstream, log_z)
         live = nodes & flows[:, None, None]
-        direction = direction.masked_fill(~live[..., None] | (scores == -torch.inf), 0.0)
-        along_upstream = -(direction * posteriors).sum((1, 2, 3)).masked_fill(~flows, 0.0)
+        direction = [each.masked_fill(~live | (score == -torch.inf), 0.0)
+                     for each, score in zip(direction, scores, strict=True)]
+        along_upstream = -sum((each * posterior).sum((1, 2))
+                              for each, posterior in zip(direction, posteriors, strict=True)).masked_fill(~flows, 0.0)
         tangents = _tangents(ctx.steps.by_front(direction, 0.0), shares, end_shares, last_frame, occupancy, ctx.steps)
-        along_scores = ctx.steps.by_frame(tangents, scores.shape[1]).permute(2, 0, 1, 3)
-        along_scores = (along_scores * -upstream[:, None, None, None]).masked_fill(~live[..., None], 0.0)
-        return along_upstream.to(ctx.saved_tensors[1].dtype), along_scores, *[None] * 6
+        along_scores = (_scaled(each, -factor, live) for each in ctx.steps.by_kind(tangents, nodes.shape[1]))
+        return None, along_upstream.to(upstream.dtype), *[None] * 5, *along_scores
+
+
+def _scaled(values, factor, live):
+    """Values (B, T, S) of each utterance times its factor, and 0 where nothing lives, whatever the values are."""
+    return (values * factor[:, None, None]).masked_fill_(~live, 0.0)
 
 
 class _Steps:
@@ -103,21 +110,26 @@ class _Steps:
         return ((kind, n - back, up) for kind, (back, up) in enumerate(self.fronts) if n >= back)
 
     def by_frame(self, fronts, T):
-        """View of a contiguous (N, B, S) or (N, K, B, S) array as (T, S, B) or (T, S, B, K)."""
-        front, *kind, utterance, row = fronts.stride()
-        return fronts.as_strided((T, fronts.shape[-1], fronts.shape[-2], *fronts.shape[1:-2]),
-                                 (front, front * self.skew + row, utterance, *kind))
+        """View of an (N, B, S) array as (T, S, B)."""
+        front, utterance, row = fronts.stride()
+        return fronts.as_strided((T, fronts.shape[2], fronts.shape[1]), (front, front * self.skew + row, utterance),
+                                 fronts.storage_offset())
 
     def nodes(self, fronts):
         """View of an (N, B, S) array as (T+1, S, B): with the frame behind the last one."""
         return self.by_frame(fronts, len(fronts) - self.skew * (fronts.shape[-1] - 1))
 
     def by_front(self, scores, fill):
-        """(B, T, S, K) scores of the arcs that leave each node, laid out by fronts: (N, K, B, S)."""
-        B, T, S, K = scores.shape
-        fronts = scores.new_full((T + 1 + self.skew * (S - 1), K, B, S), fill)
-        self.by_frame(fronts, T).copy_(scores.permute(1, 2, 0, 3))
+        """Scores (B, T, S) of the arcs of each kind that leave each node, laid out by fronts: (N, K, B, S)."""
+        B, T, S = scores[0].shape
+        fronts = scores[0].new_full((T + 1 + self.skew * (S - 1), len(scores), B, S), fill)
+        for kind, each in enumerate(scores):
+            self.by_frame(fronts[:, kind], T).copy_(each.permute(1, 2, 0))
         return fronts
+
+    def by_kind(self, fronts, T):
+        """The way back: a view (B, T, S) of each kind."""
+        return [self.by_frame(each, T).permute(2, 0, 1) for each in fronts.unbind(1)]
 
 
 def _before(front, up):

@@ -14,17 +14,17 @@ __all__ = ["once_differentiable", "twice_differentiable"]
 
 
 def once_differentiable(message):
-    """A decorator for ``backward(ctx, upstream)`` that raises ``message`` when its result is differentiated.
+    """A decorator for ``backward(ctx, *upstream)`` that raises ``message`` when its results are differentiated.
 
     Torch's decorator of this name takes the result for a constant when only ``upstream`` needs no gradient; this one
     never does.
     """
     def decorate(backward):
         @functools.wraps(backward)
-        def wrapper(ctx, upstream):
-            depends_on = [*ctx.saved_tensors, upstream] if torch.is_grad_enabled() else []
+        def wrapper(ctx, *upstream):
+            depends_on = [*ctx.saved_tensors, *upstream] if torch.is_grad_enabled() else []
             with torch.no_grad():
-                results = backward(ctx, upstream)
+                results = backward(ctx, *upstream)
             if not depends_on:
                 return results
             return tuple(each if each is None else _Refusal.apply(message, each, *depends_on) for each in results)

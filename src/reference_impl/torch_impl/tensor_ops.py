@@ -37,8 +37,8 @@ def ctc_losses(logits, targets, logit_lengths, target_lengths, blank, normalise,
                                 overwrite=overwrite)
     skips = torch.zeros_like(extended, dtype=torch.bool)
     skips[:, 2:] = extended[:, 2:] != extended[:, :-2]
-    scores = torch.stack([emission, _of_state_above(emission, 1),
-                          _of_state_above(emission.masked_fill(~skips[:, None], -torch.inf), 2)], -1)
+    scores = (emission, _of_state_above(emission, 1),
+              _of_state_above(emission.masked_fill(~skips[:, None], -torch.inf), 2))
     state = torch.arange(extended.shape[1], device=logits.device)
     final = (state == 2 * U_of[:, None]) | (state == 2 * U_of[:, None] - 1)
     return grid_losses(scores, ((1, 0), (1, 1), (1, 2)), nodes, T_of, final, usable, compute_dtype(logits))
@@ -120,10 +120,13 @@ def arc_losses(blank_scores, label_scores, logit_lengths, target_lengths, label_
     B, T, rows = blank_scores.shape
     any_labels = logit_lengths.new_ones((B, rows - 1))  # which they are has no meaning here
     grid = _Grid((B, T, rows, 2), any_labels, logit_lengths, target_lengths, 0)
-    scores = torch.stack([blank_scores, torch.nn.functional.pad(label_scores, (0, 1))], -1).to(torch.float64)
-    # +inf, which is no log-weight, makes its utterance NaN
-    scores = scores.masked_fill(scores == torch.inf, torch.nan).masked_fill(~grid.arcs(2), -torch.inf)
-    return grid.losses(scores.unbind(-1), (_BLANK, (label_frames, 1)), compute_dtype(blank_scores))
+    scores = []
+    for each, there in zip((blank_scores, torch.nn.functional.pad(label_scores, (0, 1))), grid.arcs(2).unbind(-1),
+                           strict=True):
+        # +inf, which is no log-weight, makes its utterance NaN
+        each = each.to(torch.float64).masked_fill(each == torch.inf, torch.nan)
+        scores.append(each.masked_fill(~there, -torch.inf))
+    return grid.losses(scores, (_BLANK, (label_frames, 1)), compute_dtype(blank_scores))
 
 
 class _Grid:
@@ -157,7 +160,7 @@ class _Grid:
     def losses(self, scores, steps, dtype):
         """Paths end behind the last frame, with all labels out."""
         final = torch.arange(self.nodes.shape[2], device=self.U_of.device) == self.U_of[:, None]
-        return grid_losses(torch.stack(list(scores), -1), steps, self.nodes, self.T_of, final, self.usable, dtype)
+        return grid_losses(scores, steps, self.nodes, self.T_of, final, self.usable, dtype)
 
 
 def same_losses(function, *arguments, overwrite=False, fastemit_lambda=0.0, clamp=None):
