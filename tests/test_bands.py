@@ -1,0 +1,71 @@
+"""Bands of rows: what they keep, and that no other window or band of their kind holds more mass."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from reference_impl.bands import band_mask, best_band, best_windows
+
+GRIDS = [(1, 1), (1, 3), (3, 2), (4, 3), (4, 5), (6, 4)]
+
+
+def occupancy(seed, shape):
+    return np.random.default_rng(seed).dirichlet(np.full(shape[1], 0.4), size=shape[0])
+
+
+def mass(gamma, lower, width):
+    return sum(gamma[t, p:p + width].sum() for t, p in enumerate(lower))
+
+
+def connected(rows, width, frames):
+    """Every lower bound that begins at the bottom, ends at the top, never falls and rises by less than the width."""
+    top = max(rows - width, 0)
+    for lower in product(range(top + 1), repeat=frames):
+        steps = np.diff(lower)
+        if lower[0] == 0 and lower[-1] == top and (steps >= 0).all() and (steps < width).all():
+            yield lower
+
+
+def test_mask():
+    mask = band_mask([0, 0, 2], 2, 4)
+    assert mask.tolist() == [[True, True, False, False], [True, True, False, False], [False, False, True, True]]
+    assert band_mask([1], 5, 3).tolist() == [[False, True, True]]
+
+
+@pytest.mark.parametrize("shape", GRIDS)
+@pytest.mark.parametrize("width", [1, 2, 3, 7])
+def test_no_window_holds_more(shape, width):
+    """Frame by frame, against every place; the lowest of equal ones."""
+    gamma = occupancy(shape[0], shape)
+    lower = best_windows(gamma, width)
+    for t, p in enumerate(lower):
+        places = range(max(shape[1] - width, 0) + 1)
+        assert gamma[t, p:p + width].sum() == max(gamma[t, q:q + width].sum() for q in places)
+    assert (best_windows(np.ones(shape), width) == 0).all()
+
+
+@pytest.mark.parametrize("shape", GRIDS)
+@pytest.mark.parametrize("width", [1, 2, 3, 7])
+@pytest.mark.parametrize("seed", range(3))
+def test_no_connected_band_holds_more(shape, width, seed):
+    """Against every band through which a path can run; refused where there is none."""
+    frames, rows = shape
+    gamma = occupancy(seed, shape)
+    bands = list(connected(rows, width, frames))
+    if not bands:
+        with pytest.raises(ValueError, match=f"^width = {width}; expected .* with T = {frames}"):
+            best_band(gamma, width)
+        return
+    lower = best_band(gamma, width)
+    assert tuple(lower) in bands and lower.dtype == np.int64
+    assert mass(gamma, lower, width) == pytest.approx(max(mass(gamma, band, width) for band in bands), rel=1e-14)
+
+
+def test_bad_arguments():
+    with pytest.raises(ValueError, match="^width = 0; expected width >= 1$"):
+        best_windows(np.ones((2, 2)), 0)
+    with pytest.raises(ValueError, match=r"^occupancy has shape \(3,\); expected 2 axes \(T, U\+1\)$"):
+        best_band(np.ones(3), 2)
+    with pytest.raises(TypeError, match="^lower has dtype float64; expected int32 or int64$"):
+        band_mask(np.ones(3), 2, 3)
