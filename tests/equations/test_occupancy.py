@@ -47,20 +47,6 @@ def labels_in(entries, t):
     return sum(entry[0] == t and entry[2] != BLANK for entry in entries)
 
 
-@pytest.mark.equation("eq-occ-frame-sum")
-def test_frame_sum():
-    """alpha beta / Z added up over a frame, against 1 and the label arcs of that frame."""
-    def lhs(gamma, e_label, t, U):
-        return gamma[t].sum()
-
-    def rhs(gamma, e_label, t, U):
-        return 1 + sum(e_label[t, u] for u in range(0, U))
-
-    check_equation("eq-occ-frame-sum", lhs, rhs, [
-        (gamma_by_masses(y, labels), zero_outside(arcs(y, labels)[1][:, :-1], zero=FIVE), t, len(labels))
-        for y, labels in RNNT_INPUTS for t in range(len(y))])
-
-
 @pytest.mark.equation("eq-occ-dummy")
 def test_dummy():
     """Z is affine in the factor e^nu of the arcs that leave a node: exact difference, over -Z, against alpha beta."""
