@@ -48,8 +48,15 @@ def test_the_joiner_takes_a_grid_or_a_band():
     torch.testing.assert_close(band, grid[b, t, ranges], rtol=1e-5, atol=1e-6)
 
 
+def test_the_joiner_is_a_tanh():
+    net, f, g = network(), torch.randn(3, 8), torch.randn(3, 8)
+    expected = torch.tanh(f + g) @ net.output.weight.T + net.output.bias
+    torch.testing.assert_close(net.join(f, g), expected, rtol=1e-5, atol=1e-6)
+
+
 def losses(seed=0, **options):
     net = network(width=16)
+    torch.seed()  # torch's own random numbers must have no part in it
     return net, [value for _, value in train(net, *load_images(held_out=False), strings=4, seed=seed, **options)]
 
 

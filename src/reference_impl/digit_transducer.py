@@ -98,7 +98,7 @@ def train(network: nn.Module, images, digits, *, steps=1000, strings=32, max_rat
     noise : float
         Standard deviation of what is added to each pixel, so that single scans are not learned by heart.
     seed : int
-        Of the strings and of the noise; the weights are the caller's.
+        Of strings and noise; the weights are the caller's.
     loss : callable
         ``loss(network, frames, frame_lengths, targets, target_lengths)``, a scalar tensor.
 
@@ -116,15 +116,14 @@ def train(network: nn.Module, images, digits, *, steps=1000, strings=32, max_rat
     [1, 2]
     """
     steps = check_at_least("steps", steps, 1)
-    rng, generator = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
+    rng = np.random.default_rng(seed)
     optimiser = torch.optim.Adam(network.parameters())
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=max_rate, total_steps=steps)
     for step in range(1, steps + 1):
         network.train()
-        frames, *rest = map(torch.from_numpy, astuple(make_strings(images, digits, strings, rng)))
-        frames = frames + noise * torch.randn(frames.shape, generator=generator)
-        targets, lengths = rest[1], (rest[0], rest[2])
-        value = loss(network, frames, lengths[0], targets, lengths[1])
+        frames, *others = astuple(make_strings(images, digits, strings, rng))
+        frames += noise * rng.standard_normal(frames.shape, dtype=np.float32)
+        value = loss(network, *map(torch.from_numpy, (frames, *others)))
         optimiser.zero_grad()
         value.backward()
         optimiser.step()
