@@ -36,7 +36,7 @@ def test_the_map_says_what_the_chapters_say(site):
     title = {item.a["href"].rpartition("/")[2]: item.a.get_text().partition(" ")[2] for item in entries}
     chapters = {page.name: opening(soup) for page, soup in site.items() if re.match(r"\d\d_", page.name)
                 and page.parent.name == "notebooks"}
-    assert len(title) == len(chapters) == 18
+    assert set(title) == set(chapters) and len(title) > 18
     for item in entries:
         name = item.a["href"].rpartition("/")[2]
         minutes, needs = re.search(r"\((\d+) minutes\) needs (.*)", item.get_text()).groups()
@@ -69,6 +69,7 @@ def test_each_box_holds_its_text_and_is_reached_by_the_keyboard(browser, width, 
         tab.keyboard.press("Tab")
         assert links.nth(step).evaluate("link => link === document.activeElement"), step
     # The floor, the last, stands on all of RNN-T but not on what follows from it, nor on CTC
-    shown = links.evaluate_all("all => all.filter(a => getComputedStyle(a).opacity === '1').map(a => a.dataset.number)")
-    assert shown == ["1", "2", "3", "8", "9", "15", "16", "17", "18"]
+    shown = links.evaluate_all(
+        "all => all.filter(a => getComputedStyle(a).opacity === '1').map(a => a.getAttribute('href'))")
+    assert re.findall(r"/(\d\d)_", " ".join(shown)) == "10 20 30 50 60 90 92 94 96".split()
     tab.close()

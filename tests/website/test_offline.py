@@ -111,7 +111,7 @@ def test_the_pdf_goes_along_and_what_is_for_a_host_does_not(tmp_path):
 
 def test_each_chapter_offers_its_notebook_as_it_is_committed(site):
     notebooks = sorted((ROOT / "notebooks").glob("*.ipynb"))
-    assert len(notebooks) == 18
+    assert len(notebooks) > 18
     for notebook in notebooks:
         page = SITE / "notebooks" / f"{notebook.stem}.html"
         links = [link["href"] for link in site[page].select(".btn-download-source-button[href$='.ipynb']")]
