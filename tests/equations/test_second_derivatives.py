@@ -263,8 +263,8 @@ def two_frames(x0, x1):
     return p[0] * p[1] + p[0] * q[1] + q[0] * p[1]
 
 
-@pytest.mark.equation("eq-second-saddle")
-def test_saddle():
+@pytest.mark.equation("eq-second-ridge")
+def test_ridge():
     """sympy's second derivative in h, at h = 0, for several e^x."""
     def rhs(value, e_x):
         return -2 / ((1 + e_x) ** 2 * (2 + e_x))
@@ -273,7 +273,7 @@ def test_saddle():
     second = s * (-slope(two_frames(X * s, X / s), s)).diff(s)
     assert sympy.cancel(to_expr(-slope(two_frames(X * s, X / s), s)).subs(to_expr(s), 1)) == 0  # stationary
     at_fair = sympy.cancel(to_expr(second).subs(to_expr(s), 1))
-    check_equation("eq-second-saddle", lambda value, *_: value, rhs, [
+    check_equation("eq-second-ridge", lambda value, *_: value, rhs, [
         (at_fair.subs(to_expr(X), e), e) for e in map(sympy.Rational, (1, 3, "1/7"))])
 
 
