@@ -66,32 +66,109 @@ def test_loss_and_occupancy(name):
         assert_gradients(lattice_loss.occupancy(lattice, scores), expected)
 
 
+def padded(utterances, width, extra_frames=1):
+    """Scores (B, T, U+1, width) and targets (B, U) of (scores, targets) pairs; NaN and bad labels in the padding."""
+    T, U = max(len(scores) for scores, _ in utterances) + extra_frames, max(len(labels) for _, labels in utterances)
+    scores, targets = np.full((len(utterances), T, U + 1, width), np.nan), np.full((len(utterances), U), -7)
+    for b, (own, labels) in enumerate(utterances):
+        scores[b, :len(own), :len(labels) + 1] = own
+        targets[b, :len(labels)] = labels
+    lengths = [len(own) for own, _ in utterances], [len(labels) for _, labels in utterances]
+    return scores, targets, *map(np.array, lengths)
+
+
+def by_torch(name, utterances, device, upstream=None, **options):
+    """Losses, and the gradient of each utterance; asserts that the padding's is 0."""
+    scores, *integers = padded(utterances, VARIANTS[name].columns(4))
+    leaf = torch.tensor(scores, device=device, requires_grad=True)
+    losses = VARIANTS[name].torch(leaf, *map(torch.tensor, integers), reduction="none", **options)
+    losses.backward(torch.ones_like(losses) if upstream is None else torch.tensor(upstream).to(losses))
+    gradient, gradients = leaf.grad.cpu().numpy(), []
+    for b, (own, labels) in enumerate(utterances):
+        gradients.append(gradient[b, :len(own), :len(labels) + 1].copy())
+        gradient[b, :len(own), :len(labels) + 1] = 0
+    assert (gradient == 0).all()
+    return losses.detach().cpu().numpy(), gradients
+
+
+def by_lattice(name, scores, labels, inputs, blank=0):
+    """Loss and gradient of one utterance."""
+    lattice, groups = VARIANTS[name].lattice(labels, len(scores), 4, blank), VARIANTS[name].groups(4)
+    if inputs == "log_probs":
+        return lattice_loss.loss(lattice, scores), lattice_loss.grad_log_probs(lattice, scores)
+    return (lattice_loss.loss(lattice, normalised(scores, groups)),
+            lattice_loss.grad_logits(lattice, scores, groups=groups))
+
+
+def random_utterances(name, rng, shapes):
+    width = VARIANTS[name].columns(4)
+    return [(rng.normal(size=(T, len(labels) + 1, width)), list(labels)) for T, labels in shapes]
+
+
 @every_torch_variant
 @every_input
 @on_cpu_and_cuda
 @pytest.mark.parametrize("blank", [0, 2])
 def test_torch_is_the_lattice(name, inputs, device, blank):
-    """Every small target in one ragged batch, NaN and bad labels in the padding: losses, gradients, zeros."""
-    variant, rng, labels = VARIANTS[name], np.random.default_rng(1), [k for k in range(4) if k != blank][:2]
-    utterances = [(T, [labels[i - 1] for i in targets]) for T, targets in SHAPES]
-    T, U, width = max(T for T, _ in utterances) + 1, max(len(t) for _, t in utterances), variant.columns(4)
-    scores = np.full((len(utterances), T, U + 1, width), np.nan)
-    targets, used = np.full((len(utterances), U), -7), []
-    for b, (t, labels) in enumerate(utterances):
-        used.append((b, slice(t), slice(len(labels) + 1)))
-        scores[used[b]] = rng.normal(size=(t, len(labels) + 1, width))
-        targets[b, :len(labels)] = labels
-    tensor = torch.tensor(scores, device=device, requires_grad=True)
-    lengths = (torch.tensor([t for t, _ in utterances]), torch.tensor([len(labels) for _, labels in utterances]))
-    losses = variant.torch(tensor, torch.tensor(targets), *lengths, blank=blank, inputs=inputs, reduction="none")
+    """Every small target in one ragged batch: losses, gradients, those without an alignment included."""
+    label = [k for k in range(4) if k != blank]
+    shapes = [(T, [label[i - 1] for i in targets]) for T, targets in SHAPES]
+    utterances = random_utterances(name, np.random.default_rng(1), shapes)
+    losses, gradients = by_torch(name, utterances, device, inputs=inputs, blank=blank)
+    for b, utterance in enumerate(utterances):
+        loss, gradient = by_lattice(name, *utterance, inputs, blank)
+        assert_losses(losses[b], loss)
+        assert_gradients(gradients[b], gradient, EXACT)
+
+
+@every_torch_variant
+@every_input
+@on_cpu_and_cuda
+def test_masks(name, inputs, device):
+    """-inf among the scores, whole rows included: fewer paths, gradient 0 there, and no NaN."""
+    rng = np.random.default_rng(2)
+    utterances = random_utterances(name, rng, [(5, [1, 1, 2]), (4, [2]), (6, [3, 1]), (5, []), (6, [1, 2, 3])])
+    for b, (scores, _) in enumerate(utterances):
+        scores[rng.random(scores.shape) < 0.1] = -np.inf
+        scores[..., 0] = np.where(scores[..., 0] == -np.inf, 0.5, scores[..., 0])
+        if b < 2:
+            scores[1, 1] = -np.inf
+    losses, gradients = by_torch(name, utterances, device, inputs=inputs)
+    assert np.isfinite(losses).sum() >= 3
+    for b, utterance in enumerate(utterances):
+        loss, gradient = by_lattice(name, *utterance, inputs)
+        assert_losses(losses[b], loss)
+        assert_gradients(gradients[b], gradient, EXACT)
+        assert (gradients[b][utterance[0] == -np.inf] == 0).all()
+
+
+@every_torch_variant
+@every_input
+@on_cpu_and_cuda
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("which", [0, -1])
+def test_nan_stays_inside_its_utterance(name, inputs, device, value, which):
+    """On the first arc that some path uses, or on the last."""
+    utterances = random_utterances(name, np.random.default_rng(3), [(4, [1, 2]), (5, [1, 2]), (4, [1])])
+    healthy = by_torch(name, utterances, device, inputs=inputs)
+    used = np.argwhere(by_lattice(name, *utterances[1], "log_probs")[1] < 0)
+    utterances[1][0][tuple(used[which])] = value
+    losses, gradients = by_torch(name, utterances, device, inputs=inputs)
+    assert np.isnan(losses).tolist() == [False, True, False]
+    assert np.isnan(gradients[1]).any()
+    for b in (0, 2):
+        assert losses[b] == healthy[0][b]
+        np.testing.assert_array_equal(gradients[b], healthy[1][b])
+
+
+@every_torch_variant
+@on_cpu_and_cuda
+def test_empty_batch_and_no_frames(name, device):
+    scores, *integers = padded(random_utterances(name, np.random.default_rng(4), [(4, [1, 2])]),
+                               VARIANTS[name].columns(4))
+    none = torch.tensor(scores[:0], device=device, requires_grad=True)
+    losses = VARIANTS[name].torch(none, *(torch.tensor(each[:0]) for each in integers), reduction="none")
     losses.sum().backward()
-    gradient = tensor.grad.cpu().numpy()
-    for b, (t, labels) in enumerate(utterances):
-        lattice, groups = variant.lattice(labels, t, 4, blank), variant.groups(4)
-        log_probs = normalised(scores[used[b]], groups) if inputs == "logits" else scores[used[b]]
-        assert_losses(losses[b].item(), lattice_loss.loss(lattice, log_probs))
-        expected = (lattice_loss.grad_logits(lattice, scores[used[b]], groups=groups) if inputs == "logits"
-                    else lattice_loss.grad_log_probs(lattice, log_probs))
-        assert_gradients(gradient[used[b]], expected, EXACT)
-        gradient[used[b]] = 0
-    assert (gradient == 0).all()
+    assert losses.shape == (0,) and none.grad.shape == none.shape
+    with pytest.raises(ValueError, match="T = 0; expected T >= 1"):
+        VARIANTS[name].torch(torch.tensor(scores[:, :0], device=device), *map(torch.tensor, integers))
