@@ -74,7 +74,6 @@ class _Gradient(torch.autograd.Function):
         ctx.steps = steps
         ctx.save_for_backward(upstream, nodes, last_frame, log_z, shares, end_shares, occupancy, *posteriors, *scores)
         upstream, flows = effective_upstream(upstream, log_z)
-        upstream = upstream.masked_fill(log_z.isnan(), torch.nan)
         return tuple(_scaled(each, -upstream, nodes & flows[:, None, None]) for each in posteriors)
 
     @staticmethod
