@@ -7,7 +7,7 @@ from matplotlib.colors import to_rgba
 
 from reference_impl.lattice import Arc, Lattice, arc_posteriors, enumerate_paths
 from reference_impl.plotting import BLUE, ORANGE, plot_error_curve, plot_gradient, plot_lattice, plot_occupancy
-from reference_impl.topology import ctc_lattice, rnnt_lattice
+from reference_impl.topology import constrained_rnnt_lattice, ctc_lattice, rnnt_lattice
 
 
 @pytest.fixture
@@ -57,6 +57,20 @@ def test_changes_have_a_sign_and_a_size(ax):
     assert [round(arrow.get_alpha(), 2) for arrow in drawn] == [0.56, 1.0, 0.12, 0.34, 0.12]
     with pytest.raises(ValueError, match=r"changes has shape \(3,\)"):
         plot_lattice(lattice, changes=[0.0, 0.0, 0.0], ax=ax)
+
+
+def test_nodes_of_a_kind_stand_aside(ax):
+    """(t, row, kind) beside (t, row), and every arc ends at its nodes; ticks are those of the grid."""
+    lattice = constrained_rnnt_lattice([1, 2], 3, 3)
+    plot_lattice(lattice, aside={"label": (0.25, -0.5)}, ax=ax)
+    places = [tuple(place) for place in ax.collections[0].get_offsets()]
+    kinds = [name for name in lattice.nodes if len(name) == 3 and name[2] == "label"]
+    assert len(kinds) == 6
+    for name in kinds:
+        assert places[lattice.nodes.index(name)] == (name[0] + 0.25, name[1] - 0.5)
+    ends = [(tuple(text.xyann), tuple(text.xy)) for text in ax.texts if text.arrow_patch is not None]
+    assert ends == [(places[arc.source], places[arc.target]) for arc in lattice.arcs]
+    assert list(ax.get_xticks()) == [0, 1, 2] and len(ax.get_yticks()) == 3
 
 
 def test_posteriors_make_arrows_wider_and_darker(ax):

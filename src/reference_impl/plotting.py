@@ -37,7 +37,7 @@ def use_book_style():
 
 
 def plot_lattice(lattice: Lattice, *, posteriors=None, changes=None, path=None, node_labels=None, arc_labels=None,
-                 rows=None, row_axis="", time_axis="frame $t$", downward=False, ax=None):
+                 rows=None, row_axis="", time_axis="frame $t$", downward=False, aside=None, ax=None):
     """Draw a lattice whose nodes are named ``(t, row)``: time to the right, rows up (or down).
 
     Parameters
@@ -57,6 +57,8 @@ def plot_lattice(lattice: Lattice, *, posteriors=None, changes=None, path=None, 
         Labels of the vertical and of the horizontal axis.
     downward : bool
         Rows count downward, as CTC lattices are usually drawn.
+    aside : mapping from str to (float, float), optional
+        How far from ``(t, row)`` a node ``(t, row, kind)`` stands, by its kind; (0, 0) for those that are not named.
     ax : Axes, optional
 
     Returns
@@ -69,7 +71,7 @@ def plot_lattice(lattice: Lattice, *, posteriors=None, changes=None, path=None, 
         If there is not one posterior, change or label for each arc, or one label for each node.
     """
     ax = ax or plt.gca()
-    place = _places(lattice)
+    place = _places(lattice, aside or {})
     for arc, weight, color in zip(lattice.arcs, *_strokes(lattice, posteriors, changes), strict=True):
         _draw_arrow(ax, place[arc.source], place[arc.target], color=color,
                     width=0.5 + 2.5 * weight, alpha=min(1.0, 0.12 + 0.88 * weight))
@@ -103,15 +105,16 @@ def _strokes(lattice, posteriors, changes):
 
 
 def _grid_nodes(lattice):
-    return [name for name in lattice.nodes if isinstance(name, tuple)]
+    return [name[:2] for name in lattice.nodes if isinstance(name, tuple)]
 
 
-def _places(lattice):
+def _places(lattice, aside):
     """Coordinates of each node position; the start and end nodes stand beside the grid."""
     last_t = max(t for t, _ in _grid_nodes(lattice))
     last_row = max(row for _, row in _grid_nodes(lattice))
     beside = {"start": (-1.0, 0.5), "end": (last_t + 1.0, last_row if lattice.nodes[0] != "start" else last_row - 0.5)}
-    return {i: beside.get(name, name) if isinstance(name, str) else name for i, name in enumerate(lattice.nodes)}
+    return {i: beside[name] if isinstance(name, str) else tuple(np.add(name[:2], aside.get(name[-1], (0, 0))))
+            for i, name in enumerate(lattice.nodes)}
 
 
 def _draw_arrow(ax, start, end, color, width, alpha):
