@@ -7,7 +7,7 @@ from matplotlib.colors import to_rgba
 
 from reference_impl.lattice import Arc, Lattice, arc_posteriors, enumerate_paths
 from reference_impl.plotting import BLUE, ORANGE, plot_error_curve, plot_gradient, plot_lattice, plot_occupancy
-from reference_impl.topology import constrained_rnnt_lattice, ctc_lattice, rnnt_lattice
+from reference_impl.topology import constrained_rnnt_lattice, ctc_lattice, rnnt_lattice, tdt_lattice
 
 
 @pytest.fixture
@@ -71,6 +71,20 @@ def test_nodes_of_a_kind_stand_aside(ax):
     ends = [(tuple(text.xyann), tuple(text.xy)) for text in ax.texts if text.arrow_patch is not None]
     assert ends == [(places[arc.source], places[arc.target]) for arc in lattice.arcs]
     assert list(ax.get_xticks()) == [0, 1, 2] and len(ax.get_yticks()) == 3
+
+
+def test_inner_nodes_are_not_drawn_and_long_arcs_pass_by_nodes(ax):
+    """Token and duration: one node for each (t, u), one arrow for each duration; two frames in a row are curved."""
+    lattice = tdt_lattice([1], 4, 3, durations=[0, 1, 2])
+    plot_lattice(lattice, ax=ax)
+    grid = [name for name in lattice.nodes if len(name) != 3 or name == "end"]
+    assert len(ax.collections[0].get_offsets()) == len(grid) == 9
+    durations = [arc for arc in lattice.arcs if lattice.nodes[arc.source] not in grid]
+    assert len(arrows(ax)) == len(durations)
+    bent = [arrow.get_connectionstyle().rad != 0 for arrow in arrows(ax)]
+    rows = [lattice.nodes[arc.source][1:] for arc in durations]
+    two_on = [arc.entry[2] == 5 and row[1] == "blank" for arc, row in zip(durations, rows, strict=True)]
+    assert bent == two_on and 0 < sum(bent) < len(bent)
 
 
 def test_posteriors_make_arrows_wider_and_darker(ax):

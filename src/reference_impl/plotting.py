@@ -40,6 +40,11 @@ def plot_lattice(lattice: Lattice, *, posteriors=None, changes=None, path=None, 
                  rows=None, row_axis="", time_axis="frame $t$", downward=False, aside=None, ax=None):
     """Draw a lattice whose nodes are named ``(t, row)``: time to the right, rows up (or down).
 
+    A node that has more in its name, such as ``(t, row, "label")``, is an inner node of ``(t, row)``, and is not drawn
+    unless ``aside`` gives it a place: an arc that leaves it starts at ``(t, row)``, and one between the two is left
+    out. Arcs that go on several frames in
+    one row are curved, so that they pass by the nodes between.
+
     Parameters
     ----------
     lattice : Lattice
@@ -73,13 +78,14 @@ def plot_lattice(lattice: Lattice, *, posteriors=None, changes=None, path=None, 
     ax = ax or plt.gca()
     place = _places(lattice, aside or {})
     for arc, weight, color in zip(lattice.arcs, *_strokes(lattice, posteriors, changes), strict=True):
-        _draw_arrow(ax, place[arc.source], place[arc.target], color=color,
-                    width=0.5 + 2.5 * weight, alpha=min(1.0, 0.12 + 0.88 * weight))
+        if place[arc.source] != place[arc.target]:
+            _draw_arrow(ax, place[arc.source], place[arc.target], color=color,
+                        width=0.5 + 2.5 * weight, alpha=min(1.0, 0.12 + 0.88 * weight))
     for i in path or ():
         _draw_arrow(ax, place[lattice.arcs[i].source], place[lattice.arcs[i].target], ORANGE, width=2.6, alpha=1.0)
     _label_arcs(ax, lattice, place, arc_labels)
     _label_nodes(ax, lattice, place, node_labels, downward)
-    x, y = np.array(list(place.values())).T
+    x, y = np.array(list(dict.fromkeys(place.values()))).T
     ax.scatter(x, y, s=70, facecolor="white", edgecolor=BLUE, linewidth=1.4, zorder=3)
     times = sorted({t for t, _ in _grid_nodes(lattice)})
     ax.set_xticks(times)
@@ -118,9 +124,10 @@ def _places(lattice, aside):
 
 
 def _draw_arrow(ax, start, end, color, width, alpha):
+    passes_nodes = start[1] == end[1] and end[0] - start[0] > 1
     ax.annotate("", xy=end, xytext=start, zorder=2 + alpha / 2, arrowprops={
         "arrowstyle": "-|>,head_width=0.16,head_length=0.3", "color": color, "linewidth": width, "alpha": alpha,
-        "shrinkA": 5.5, "shrinkB": 5.5})
+        "shrinkA": 5.5, "shrinkB": 5.5, "connectionstyle": f"arc3,rad={-0.25 * passes_nodes}"})
 
 
 def _label_arcs(ax, lattice, place, labels):
