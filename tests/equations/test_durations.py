@@ -490,15 +490,17 @@ def test_tdt_blank_pair():
 
 @pytest.mark.equation("eq-tdt-label-pair")
 def test_tdt_label_pair():
-    """The same for the next label, where it does not lead out of the last frame."""
-    def rhs(share, alpha, beta, label, q, z, d, T, t, u):
-        return (t + d < T) * alpha[t, u] * label[t, u] * q[d, t, u] * beta[t + d, u + 1] / z
+    """The same for the next label, unless it leads to the end."""
+    def rhs(share, alpha, beta, label, q, z, d, t, u):
+        return alpha[t, u] * label[t, u] * q[d, t, u] * beta[t + d, u + 1] / z
 
     cases = []
     for case in TDT:
         D, _, _, label, q = parts(case)
         e_label, alpha, beta, z = pair_shares(case)[1], zero_outside(case.alpha), zero_outside(case.beta), case.z
-        cases += [(e_label[d, t, u], alpha, beta, label, q, z, d, case.T, t, u) for t, u in case.nodes() for d in D]
+        assert not any(e_label[d, t, u] for t, u in case.nodes() for d in D if t + d >= case.T)
+        cases += [(e_label[d, t, u], alpha, beta, label, q, z, d, t, u)
+                  for t, u in case.nodes() for d in D if t + d < case.T]
     check_equation("eq-tdt-label-pair", lambda share, *_: share, rhs, cases)
 
 
