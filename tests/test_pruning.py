@@ -1,6 +1,6 @@
 """Losses of arcs, scores of an additive joiner, and the band of pruned RNN-T, against what they are defined to be.
 
-What fast_rnnt returned for the same is in test_peers.py, the pruned loss itself in test_variants.py.
+What fast_rnnt returned for the same is in test_fast_rnnt.py, the pruned loss itself in test_variants.py.
 """
 
 import numpy as np
