@@ -11,8 +11,9 @@ import torch
 
 from .. import _validation
 from . import arguments
+from .variants import arc_rnnt_loss
 
-__all__ = ["first_rows", "simple_scores", "smoothed_scores"]
+__all__ = ["band_of", "first_rows", "rows_of_band", "simple_scores", "smoothed_scores"]
 
 _LEAST = 1e-280  # a mass below has lost digits to the end of the range of floats
 
@@ -134,6 +135,62 @@ def first_rows(blank_posteriors, label_posteriors, logit_lengths, target_lengths
         bounds = _reversed(torch.cummin, bounds)  # never falling
         bounds = _reversed(torch.cummax, bounds - reach) + reach  # rising by ``climb`` at most
         return bounds.minimum(reach)
+
+
+def band_of(blank_scores, label_scores, logit_lengths, target_lengths, num_rows, *, label_frames=0):
+    """The losses of the scores, to be trained on, and the band that their posteriors choose: one sweep serves both.
+
+    Parameters
+    ----------
+    blank_scores, label_scores, logit_lengths, target_lengths
+        As for :func:`.variants.arc_rnnt_loss`; the scores need gradients.
+    num_rows, label_frames
+        As for :func:`first_rows`.
+
+    Returns
+    -------
+    losses : (B,) tensor
+        With the graph that leads back to the scores. What is upstream of them changes no band.
+    first_rows : (B, T) int64 tensor
+
+    Examples
+    --------
+    >>> scores = torch.zeros(1, 4, 3, requires_grad=True), torch.zeros(1, 4, 2, requires_grad=True)
+    >>> losses, first = band_of(*scores, torch.tensor([4]), torch.tensor([2]), 2)
+    >>> round(torch.exp(-losses).item()), first.tolist()
+    (10, [[0, 0, 1, 1]])
+    """
+    losses = arc_rnnt_loss(blank_scores, label_scores, logit_lengths, target_lengths, label_frames=label_frames,
+                           reduction="none")
+    upstream = torch.ones_like(losses)
+    gradients = torch.autograd.grad(losses, (blank_scores, label_scores), upstream, retain_graph=True)
+    blanks, labels = (-gradient for gradient in gradients)
+    return losses, first_rows(blanks, labels, logit_lengths, target_lengths, num_rows, label_frames=label_frames)
+
+
+def rows_of_band(predictions, first_rows, num_rows):
+    """Of the predictor's rows those that lie in the band: (B, U+1, H) to (B, T, R, H), for a joiner of the band.
+
+    Parameters
+    ----------
+    predictions : (B, U+1, H) tensor
+    first_rows : (B, T) int64 tensor
+        As from :func:`first_rows`.
+    num_rows : int
+        R.
+
+    Returns
+    -------
+    (B, T, R, H) tensor
+        Differentiable: gradients of a row are added up over the frames in which it is in the band.
+
+    Examples
+    --------
+    >>> rows_of_band(torch.tensor([[[5.0], [6.0], [7.0]]]), torch.tensor([[0, 1]]), 2)[..., 0].tolist()
+    [[[5.0, 6.0], [6.0, 7.0]]]
+    """
+    rows = first_rows[..., None] + torch.arange(num_rows, device=first_rows.device)
+    return predictions[torch.arange(len(predictions), device=rows.device)[:, None, None], rows]
 
 
 def _reversed(scan, values):
