@@ -74,7 +74,30 @@ def test_cpu_table(tmp_path):
         assert row["copy_bytes_a_second"] > 0 and row["ratios"][0] > 0
 
 
-@pytest.mark.parametrize("name", ["accuracy", "kernels_sm90", "long_utterance"])
+def test_pruning_steps():
+    """A band of all rows is the whole grid, and the simple loss besides; a narrow band loses something."""
+    sys.path.insert(0, str(BENCHMARKS))
+    try:
+        import pruning
+    finally:
+        sys.path.remove(str(BENCHMARKS))
+    shape = 2, 6, 4, 5, 3
+    whole, simple, narrow, *_, wide = (pruning.step_of(name, shape)().item() for name in pruning.contenders())
+    assert wide == pytest.approx(whole + simple, rel=1e-6)
+    assert narrow > wide
+
+
+def test_pruning_table(tmp_path):
+    """The smallest shape from the processes to the file."""
+    run("pruning.py", "--rounds", 1, "--seconds", 0, "--shapes", 0, "--output", tmp_path / "pruning.json")
+    rows = [row for row in json.loads((tmp_path / "pruning.json").read_text())["rows"] if row["device"] == "cpu"]
+    assert [row["contender"] for row in rows] == ["whole grid", "simple", "pruned 3", "pruned 5", "pruned 10"]
+    for row in rows:
+        assert row["runs"] >= 3 and row["ratios"][0] == pytest.approx(row["ratio_to_whole_grid"])
+        assert row["ratio_to_whole_grid"] == pytest.approx(row["median"] / rows[0]["median"])
+
+
+@pytest.mark.parametrize("name", ["accuracy", "kernels_sm90", "long_utterance", "pruning"])
 def test_stored_results_say_when_and_with_what(name):
     result = json.loads((BENCHMARKS.parent / "data" / f"{name}.json").read_text())
     assert result["what"] and result["date"] and result["versions"] and result["rows"]

@@ -11,7 +11,15 @@ from implementations import EXACT, needs_cuda
 from reference_impl import lattice_loss
 from reference_impl.topology import monotonic_rnnt_lattice, rnnt_lattice
 from reference_impl.torch_impl import arc_rnnt_loss, rnnt_loss
-from reference_impl.torch_impl.pruning import first_rows, simple_scores, smoothed_scores
+from reference_impl.torch_impl.pruning import (
+    arc_scores,
+    cut_band,
+    first_rows,
+    losses_and_posteriors,
+    rows_of_band,
+    simple_scores,
+    smoothed_scores,
+)
 
 INF, NAN = float("inf"), float("nan")
 LENGTHS = torch.tensor([5, 3, 1, 4]), torch.tensor([2, 3, 0, 1])
@@ -210,3 +218,56 @@ def test_first_rows(label_frames, R, device):
             steps = np.diff(expected[:T])
             assert expected[0] == 0 and (steps >= 0).all() and (steps <= climb).all()
             assert (expected[T - 1] == max(U + 1 - R, 0)) == (climb * (T - 1) >= U + 1 - R)
+
+
+class TestParts:
+    """What is between the scores and the pruned loss."""
+
+    def test_arc_scores(self):
+        log_probs = torch.randn(2, 3, 4, 5, dtype=torch.float64)
+        targets = torch.tensor([[1, 4, 2], [3, -7, 99]])  # padding is looked up somewhere
+        blanks, labels = arc_scores(log_probs, targets, blank=2)
+        assert torch.equal(blanks, log_probs[..., 2])
+        for b, u, label in ((0, 0, 1), (0, 1, 4), (0, 2, 2), (1, 0, 3)):
+            assert torch.equal(labels[b, :, u], log_probs[b, :, u, label])
+
+    @every_step
+    def test_losses_and_posteriors(self, label_frames):
+        scores = arcs(fill=0.5)
+        losses, *posteriors = losses_and_posteriors(*scores, *LENGTHS, label_frames=label_frames)
+        expected = losses_and_gradients(scores, label_frames=label_frames)
+        np.testing.assert_array_equal(losses.detach(), expected[0])
+        for posterior, gradient in zip(posteriors, expected[1:], strict=True):
+            assert not posterior.requires_grad
+            np.testing.assert_array_equal(posterior, -gradient)
+        assert losses[:1].sum().backward() is None and scores[0].grad.abs().sum() > 0
+
+    def test_a_score_made_of_another(self):
+        """k2's constrained type: its label scores contain blank scores, which have posteriors of their own."""
+        blanks, labels = (x[:1, :, :3] for x in arcs(fill=0.5))
+        folded = labels[..., :2] + blanks[..., 1:]
+        size = LENGTHS[0][:1], LENGTHS[1][:1]
+        _, *together = losses_and_posteriors(blanks, folded, *size, label_frames=1)
+        apart = [x.detach().requires_grad_() for x in (blanks, folded)]
+        _, *expected = losses_and_posteriors(*apart, *size, label_frames=1)
+        for posterior, other in zip(together, expected, strict=True):
+            torch.testing.assert_close(posterior, other, rtol=0, atol=1e-15)
+
+    def test_rows(self):
+        """The rows of a predictor, and the logits of a grid, in the same places; gradients come back to them."""
+        predictions = torch.randn(2, 5, 3, requires_grad=True)
+        first = torch.tensor([[0, 1, 1], [2, 2, 3]])
+        rows = rows_of_band(predictions, first, 2)
+        for b, t, r in np.ndindex(2, 3, 2):
+            assert torch.equal(rows[b, t, r], predictions[b, first[b, t] + r])
+        grid = predictions[:, None].expand(2, 3, 5, 3)
+        assert torch.equal(cut_band(grid, first, 2), rows)
+        rows.sum().backward()
+        assert predictions.grad[..., 0].tolist() == [[1, 3, 2, 0, 0], [0, 0, 2, 3, 1]]
+
+    def test_one_row(self):
+        """Enough for a batch without labels, and for nothing else in which labels stay in their frame."""
+        blanks, lengths = torch.ones(1, 3, 1), torch.tensor([3])
+        assert first_rows(blanks, torch.ones(1, 3, 0), lengths, torch.tensor([0]), 1).tolist() == [[0, 0, 0]]
+        with pytest.raises(ValueError, match="num_rows = 1; expected num_rows >= 2"):
+            first_rows(torch.ones(1, 3, 2), torch.ones(1, 3, 1), lengths, torch.tensor([1]), 1)

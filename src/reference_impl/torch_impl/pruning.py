@@ -13,7 +13,8 @@ from .. import _validation
 from . import arguments
 from .variants import arc_rnnt_loss
 
-__all__ = ["band_of", "first_rows", "rows_of_band", "simple_scores", "smoothed_scores"]
+__all__ = ["arc_scores", "band_of", "cut_band", "first_rows", "losses_and_posteriors", "rows_of_band", "simple_scores",
+           "smoothed_scores"]
 
 _LEAST = 1e-280  # a mass below has lost digits to the end of the range of floats
 
@@ -98,7 +99,7 @@ def first_rows(blank_posteriors, label_posteriors, logit_lengths, target_lengths
         Of the arcs that leave each node: minus the gradient of :func:`.variants.arc_rnnt_loss` in its scores.
     logit_lengths, target_lengths : (B,) tensors of int32 or int64
     num_rows : int
-        R, rows of a window: at least 2, or 1 with ``label_frames=1``; no more than U + 1.
+        R, rows of a window: no more than U + 1, and at least 2 if there are as many, or 1 with ``label_frames=1``.
     label_frames : 0 or 1
         Frames that a label advances.
 
@@ -117,11 +118,12 @@ def first_rows(blank_posteriors, label_posteriors, logit_lengths, target_lengths
     >>> first_rows(blanks, labels, torch.tensor([4]), torch.tensor([2]), 2).tolist()
     [[0, 0, 1, 1]]
     """
-    num_rows = _validation.check_at_least("num_rows", num_rows, 2 - _validation.check_choice(
-        "label_frames", label_frames, (0, 1)))
+    label_frames = _validation.check_choice("label_frames", label_frames, (0, 1))
     logit_lengths, target_lengths = arguments.check_arcs(
         blank_posteriors, label_posteriors, logit_lengths, target_lengths)
     _, T, rows = blank_posteriors.shape
+    # one row has no room for a label that stays in its frame, unless there is no label
+    num_rows = _validation.check_at_least("num_rows", num_rows, 1 if label_frames else min(2, rows))
     _validation.check_band_height(num_rows, rows - 1)
     with torch.no_grad():
         inside = blank_posteriors.unfold(2, num_rows, 1).sum(-1)
@@ -137,20 +139,78 @@ def first_rows(blank_posteriors, label_posteriors, logit_lengths, target_lengths
         return bounds.minimum(reach)
 
 
+def arc_scores(log_probs, targets, *, blank=0):
+    """The log-probs that the arcs of a grid use, as :func:`.variants.arc_rnnt_loss` takes them; of any joiner.
+
+    Parameters
+    ----------
+    log_probs : (B, T, U+1, V) float tensor
+    targets : (B, U) tensor of int32 or int64
+        Padding may hold anything.
+    blank : int
+
+    Returns
+    -------
+    blank_scores : (B, T, U+1) tensor
+    label_scores : (B, T, U) tensor
+        Differentiable.
+
+    Examples
+    --------
+    >>> blanks, labels = arc_scores(torch.arange(8.0).reshape(1, 2, 2, 2), torch.tensor([[1]]))
+    >>> blanks.tolist(), labels.tolist()
+    ([[[0.0, 2.0], [4.0, 6.0]]], [[[1.0], [5.0]]])
+    """
+    B, T, rows, V = log_probs.shape
+    blank = _validation.check_blank(blank, V)
+    labels = targets.to(log_probs.device, torch.int64).clamp(0, V - 1)
+    index = labels[:, None, :, None].expand(B, T, rows - 1, 1)
+    return log_probs[..., blank], log_probs[:, :, :-1].gather(3, index)[..., 0]
+
+
+def losses_and_posteriors(blank_scores, label_scores, logit_lengths, target_lengths, *, label_frames=0):
+    """The loss of each utterance, to be differentiated further, and the posteriors of its arcs, which are constants.
+
+    Parameters
+    ----------
+    blank_scores, label_scores, logit_lengths, target_lengths, label_frames
+        As for :func:`.variants.arc_rnnt_loss`; the scores need gradients.
+
+    Returns
+    -------
+    losses : (B,) tensor
+        With the graph that leads back to the scores. What is upstream of them changes no posterior.
+    blank_posteriors : (B, T, U+1) tensor
+    label_posteriors : (B, T, U) tensor
+        What k2 calls ``py_grad`` and ``px_grad``, with other indices. 0 where there is no alignment.
+
+    Examples
+    --------
+    >>> halves = torch.full((1, 2, 2), 0.5).log().requires_grad_(), torch.full((1, 2, 1), 0.5).log().requires_grad_()
+    >>> losses, blanks, labels = losses_and_posteriors(*halves, torch.tensor([2]), torch.tensor([1]))
+    >>> round(torch.exp(-losses).item(), 6), blanks.tolist(), labels.tolist()
+    (0.25, [[[0.5, 0.5], [0.0, 1.0]]], [[[0.5], [0.5]]])
+    """
+    # views, so that a score that was made of another one does not pass its posterior on to it
+    arcs = blank_scores.view_as(blank_scores), label_scores.view_as(label_scores)
+    losses = arc_rnnt_loss(*arcs, logit_lengths, target_lengths, label_frames=label_frames, reduction="none")
+    gradients = torch.autograd.grad(losses, arcs, torch.ones_like(losses), retain_graph=True)
+    return losses, *(0.0 - gradient for gradient in gradients)
+
+
 def band_of(blank_scores, label_scores, logit_lengths, target_lengths, num_rows, *, label_frames=0):
     """The losses of the scores, to be trained on, and the band that their posteriors choose: one sweep serves both.
 
     Parameters
     ----------
     blank_scores, label_scores, logit_lengths, target_lengths
-        As for :func:`.variants.arc_rnnt_loss`; the scores need gradients.
+        As for :func:`losses_and_posteriors`.
     num_rows, label_frames
         As for :func:`first_rows`.
 
     Returns
     -------
     losses : (B,) tensor
-        With the graph that leads back to the scores. What is upstream of them changes no band.
     first_rows : (B, T) int64 tensor
 
     Examples
@@ -160,11 +220,8 @@ def band_of(blank_scores, label_scores, logit_lengths, target_lengths, num_rows,
     >>> round(torch.exp(-losses).item()), first.tolist()
     (10, [[0, 0, 1, 1]])
     """
-    losses = arc_rnnt_loss(blank_scores, label_scores, logit_lengths, target_lengths, label_frames=label_frames,
-                           reduction="none")
-    upstream = torch.ones_like(losses)
-    gradients = torch.autograd.grad(losses, (blank_scores, label_scores), upstream, retain_graph=True)
-    blanks, labels = (-gradient for gradient in gradients)
+    losses, blanks, labels = losses_and_posteriors(blank_scores, label_scores, logit_lengths, target_lengths,
+                                                   label_frames=label_frames)
     return losses, first_rows(blanks, labels, logit_lengths, target_lengths, num_rows, label_frames=label_frames)
 
 
@@ -191,6 +248,29 @@ def rows_of_band(predictions, first_rows, num_rows):
     """
     rows = first_rows[..., None] + torch.arange(num_rows, device=first_rows.device)
     return predictions[torch.arange(len(predictions), device=rows.device)[:, None, None], rows]
+
+
+def cut_band(logits, first_rows, num_rows):
+    """Of a whole grid's logits those of the band, (B, T, U+1, V) to (B, T, R, V): to compare with, and of no use else.
+
+    Parameters
+    ----------
+    logits : (B, T, U+1, V) tensor
+    first_rows, num_rows
+        As for :func:`rows_of_band`.
+
+    Returns
+    -------
+    (B, T, R, V) tensor
+        Differentiable.
+
+    Examples
+    --------
+    >>> cut_band(torch.tensor([[[[5.0], [6.0], [7.0]]] * 2]), torch.tensor([[0, 1]]), 2)[..., 0].tolist()
+    [[[5.0, 6.0], [6.0, 7.0]]]
+    """
+    rows = first_rows[..., None] + torch.arange(num_rows, device=first_rows.device)
+    return logits.gather(2, rows[..., None].expand(*rows.shape, logits.shape[-1]))
 
 
 def _reversed(scan, values):
