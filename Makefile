@@ -69,6 +69,7 @@ lab: .venv/reader  ## open the notebooks in JupyterLab
 bench: .venv/reader  ## time the losses on the CPU, beside whatever peers are installed
 	$(PY) benchmarks/times_cpu.py
 	$(PY) benchmarks/long_utterance.py
+	$(PY) benchmarks/pruning.py
 
 accuracy: .venv/dev  ## measure how exact float32 lattices are, by method
 	$(PY) benchmarks/accuracy.py
@@ -86,6 +87,7 @@ gpu: .venv/dev  ## on a machine with CUDA: tests, memory checker, accuracy and t
 	$(PY) benchmarks/compile_kernels.py
 	$(PY) benchmarks/accuracy.py
 	$(PY) benchmarks/times_cuda.py
+	$(PY) benchmarks/pruning.py
 
 screenshots: .venv/dev  ## picture every page of the built site: light, dark, phone
 	@$(PY) tools/screenshots.py
