@@ -76,7 +76,7 @@ def plain(text):
 
 
 def test_outline_has_every_part_and_chapter_with_its_number(outline, contents):
-    numerals = iter(["I ", "II ", "III ", "IV ", "V ", ""])
+    numerals = iter(["I ", "II ", "III ", "IV ", "V ", "VI ", ""])
     wanted = [(0, "Preface")]
     for caption, chapters in contents:
         wanted += [(0, next(numerals) + caption)] if caption else []
