@@ -260,14 +260,18 @@ def with_symbols_at(seed, shape, node, groups, extra=0):
 
 def blank_slopes(tilted):
     """At each node: (derivative of -log Z by each logit there, by sympy; y, the case, the node). Tilted: the weights of
-    all arcs are multiplied by a symbol, e^(-sigma)."""
+    all arcs are multiplied by a symbol, e^(-sigma), and it is seen to that something depends on it."""
+    moved = 0
     for seed, (T, labels) in enumerate([(3, [2, 1]), (2, [1, 1]), (3, [])]):
         shape = T, len(labels) + 1, 5
         for node in np.ndindex(shape[:2]):
             x, y, (s,) = with_symbols_at(seed, shape, node, (5,), extra=1)
             case = multi_blank(y * s if tilted else y, T, labels)
             z = case.z
-            yield [-x[*node, k] * z.diff(x[*node, k]) / z for k in range(5)], y, case, node
+            slopes = [-x[*node, k] * z.diff(x[*node, k]) / z for k in range(5)]
+            moved += sum(slope.diff(s) != 0 for slope in slopes)
+            yield slopes, y, case, node
+    assert (moved > 0) == tilted
 
 
 def only_at(node, value, y):
