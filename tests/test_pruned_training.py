@@ -41,14 +41,19 @@ def test_objective(rows):
 
 def test_who_learns_from_what():
     """The maps of the simple joiner from the simple loss alone; everything else from both."""
-    net, frames_of = network(), {}
+    net, found = network(), {}
     for name, scale in (("both", 0.5), ("pruned only", 0.0)):
         net.zero_grad()
         PrunedLoss(3, warm_steps=0, simple_scale=scale)(net, *BATCH).backward()
-        frames_of[name] = {n: p.grad.abs().max().item() for n, p in net.named_parameters()}
-    assert all(value > 0 for value in frames_of["both"].values())
-    for name, value in frames_of["pruned only"].items():
+        found[name] = {n: p.grad.abs().max().item() for n, p in net.named_parameters()}
+    assert all(value > 0 for value in found["both"].values())
+    for name, value in found["pruned only"].items():
         assert (value == 0) == name.startswith("simple")
+    net.zero_grad()
+    losses, _ = band_of(*simple_scores_of(net), BATCH[1], BATCH[3], 3)
+    losses.sum().backward()
+    for name, parameter in net.named_parameters():
+        assert (parameter.grad is None) == name.startswith("output"), name
 
 
 def test_scales():
