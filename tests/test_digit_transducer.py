@@ -5,11 +5,10 @@ import pytest
 import torch
 
 from reference_impl.digit_strings import load_images, make_strings
-from reference_impl.digit_transducer import DigitTransducer, decode, full_loss, train
+from reference_impl.digit_transducer import DigitTransducer, as_tensors, decode, full_loss, train
 
 STRINGS = make_strings(*load_images(held_out=True), 6, np.random.default_rng(0))
-FRAMES, TARGETS = torch.from_numpy(STRINGS.frames), torch.from_numpy(STRINGS.targets)
-LENGTHS = torch.from_numpy(STRINGS.frame_lengths), torch.from_numpy(STRINGS.target_lengths)
+FRAMES, TARGETS, *LENGTHS = as_tensors(STRINGS)
 
 
 def network(seed=0, width=8):

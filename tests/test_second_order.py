@@ -171,19 +171,19 @@ class TestHessian:
         if groups_of(name) is None:
             np.testing.assert_allclose(hvp_logits(lattice, scores, shift), 0, rtol=0, atol=EXACT)
 
-    def test_torch(self, name):
-        """Double backward, in both variables."""
-        if name not in TORCH:
-            pytest.skip("there is no torch loss")
-        lattice, rng = lattice_of(name), np.random.default_rng(6)
-        scores, direction = random_scores(rng, name, 5, 3, 3), random_scores(rng, name, 5, 3, 3)
-        arguments = torch.tensor([[1, 1, 2]]), torch.tensor([5]), torch.tensor([3])
-        for inputs, product, options in (("log_probs", hvp_log_probs, {}),
-                                         ("logits", hvp_logits, {"groups": groups_of(name)})):
-            z = torch.tensor(scores[None], requires_grad=True)
-            gradient, = torch.autograd.grad(TORCH[name](z, *arguments, inputs=inputs), z, create_graph=True)
-            ours, = torch.autograd.grad(gradient, z, torch.tensor(direction[None]))
-            np.testing.assert_allclose(ours[0], product(lattice, scores, direction, **options), rtol=0, atol=EXACT)
+
+@pytest.mark.parametrize("name", TORCH)
+def test_torch(name):
+    """Double backward, in both variables."""
+    lattice, rng = lattice_of(name), np.random.default_rng(6)
+    scores, direction = random_scores(rng, name, 5, 3, 3), random_scores(rng, name, 5, 3, 3)
+    arguments = torch.tensor([[1, 1, 2]]), torch.tensor([5]), torch.tensor([3])
+    for inputs, product, options in (("log_probs", hvp_log_probs, {}),
+                                     ("logits", hvp_logits, {"groups": groups_of(name)})):
+        z = torch.tensor(scores[None], requires_grad=True)
+        gradient, = torch.autograd.grad(TORCH[name](z, *arguments, inputs=inputs), z, create_graph=True)
+        ours, = torch.autograd.grad(gradient, z, torch.tensor(direction[None]))
+        np.testing.assert_allclose(ours[0], product(lattice, scores, direction, **options), rtol=0, atol=EXACT)
 
 
 @every_loss

@@ -17,7 +17,7 @@ from ._validation import check_at_least
 from .digit_strings import BLANK, NUM_SYMBOLS, make_strings
 from .torch_impl import rnnt_loss
 
-__all__ = ["CONTEXT", "DigitTransducer", "decode", "full_loss", "train"]
+__all__ = ["CONTEXT", "DigitTransducer", "as_tensors", "decode", "full_loss", "train"]
 
 #: Labels that the predictor sees. One would not do: in the frame of the second 3 of 33 the last label is 3 before it is
 #: written and after, and the joiner would say the same both times. Two tell these apart, and for digits drawn at random
@@ -75,6 +75,12 @@ class DigitTransducer(nn.Module):
     def forward(self, frames, targets):
         """Logits of the whole grid, (B, T, U+1, V)."""
         return self.join(self.encode(frames)[:, :, None], self.predict(targets)[:, None])
+
+
+def as_tensors(strings):
+    """The frames of :class:`.digit_strings.DigitStrings`, and targets and both lengths, as a loss takes them."""
+    return tuple(map(torch.from_numpy, (strings.frames, strings.targets, strings.frame_lengths,
+                                        strings.target_lengths)))
 
 
 def full_loss(network, frames, frame_lengths, targets, target_lengths):

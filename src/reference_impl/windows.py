@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from . import rnnt
-from ._validation import check_at_least, check_integers, check_scores
+from ._validation import check_at_least, check_band_height, check_integers, check_scores
 
-__all__ = ["frame_moves", "raised", "window_scores"]
+__all__ = ["ceiling", "frame_moves", "raised", "window_scores"]
 
 
 def frame_moves(log_probs, targets, *, blank=0) -> np.ndarray:
@@ -47,6 +47,35 @@ def frame_moves(log_probs, targets, *, blank=0) -> np.ndarray:
         climbed = np.concatenate([np.zeros((T, 1)), labels[:, v:].cumsum(axis=1)], axis=1)
         moves[:, v, v:] = np.exp(entered[:, v, None] + climbed + by_blank[:, v:] + after[:, v:] - beta[0, 0])
     return moves
+
+
+def ceiling(log_probs, targets, num_rows, *, blank=0) -> float:
+    """More than this no band of ``num_rows`` rows keeps: the least of what the best windows of each frame keep.
+
+    Parameters
+    ----------
+    log_probs, targets, blank
+        As for :func:`frame_moves`.
+    num_rows : int
+        R, at most U + 1.
+
+    Returns
+    -------
+    float
+        A probability (def-prune-ceiling). In the first frame there is only the lowest window, in the last the highest.
+
+    Examples
+    --------
+    >>> round(ceiling(np.zeros((4, 3, 2)), [1, 1], 2), 12)
+    0.7
+    """
+    moves, num_rows = frame_moves(log_probs, targets, blank=blank), check_at_least("num_rows", num_rows, 1)
+    check_band_height(num_rows, len(targets))
+    places = range(len(targets) + 2 - num_rows)
+    inside = np.stack([moves[:, s:s + num_rows, s:s + num_rows].sum((1, 2)) for s in places])
+    best = inside.max(axis=0)
+    best[0], best[-1] = inside[0, 0], inside[-1, -1]
+    return float(best.min())
 
 
 def window_scores(blank_posteriors, label_posteriors, num_rows) -> np.ndarray:
