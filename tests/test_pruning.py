@@ -74,6 +74,23 @@ class TestArcs:
         assert torch.autograd.gradgradcheck(losses, scores, atol=1e-6)
 
     @on_cpu_and_cuda
+    @every_step
+    @pytest.mark.parametrize("value", [INF, NAN])
+    def test_no_direction_changes_what_is_impossible(self, value, label_frames, device):
+        """An arc of weight 0 keeps it, however its derivative is weighted in a second derivative."""
+        scores = arcs(device, fill=0.5)
+        with torch.no_grad():
+            scores[0][0, 2, 1] = scores[1][0, 1, 1] = -INF
+        losses = arc_rnnt_loss(*scores, *LENGTHS, reduction="sum", zero_infinity=True, label_frames=label_frames)
+        gradients = torch.autograd.grad(losses, scores, create_graph=True)
+        generator = torch.Generator(device).manual_seed(2)
+        directions = [torch.empty_like(each).normal_(generator=generator) for each in gradients]
+        usual = torch.autograd.grad(gradients, scores, directions, retain_graph=True)
+        directions[0][0, 2, 1] = directions[1][0, 1, 1] = value
+        for found, expected in zip(torch.autograd.grad(gradients, scores, directions), usual, strict=True):
+            assert torch.equal(found, expected) and expected.abs().max() > 1e-3
+
+    @on_cpu_and_cuda
     @pytest.mark.parametrize("value", [INF, NAN])
     @pytest.mark.parametrize("which", [0, 1])
     def test_nan_stays_inside_its_utterance(self, device, which, value):

@@ -23,7 +23,8 @@ def grid_losses(scores, steps, nodes, last_frame, final, usable, dtype):
     Parameters
     ----------
     scores : sequence of K float64 tensors (B, T, S)
-        Log-weight of the arc of each kind that leaves each node, nats; ``-inf`` where there is none.
+        Log-weight of the arc of each kind that leaves each node, nats; ``-inf`` where there is none, as outside nodes;
+        ``+inf``, which is no log-weight, is taken for NaN.
     steps : tuple of K pairs of ints
         Frames and rows that an arc of each kind goes on: 0 or more, and not both 0.
     nodes : (B, T, S) tensor of bool
@@ -48,8 +49,7 @@ def grid_losses(scores, steps, nodes, last_frame, final, usable, dtype):
 class _Losses(torch.autograd.Function):
     @staticmethod
     def forward(ctx, steps, nodes, last_frame, final, usable, dtype, *scores):
-        alphas, shares = _forward(steps.by_front([each.masked_fill(~nodes, -torch.inf) for each in scores], -torch.inf),
-                                  steps)
+        alphas, shares = _forward(steps.by_front(scores, -torch.inf), steps)
         ending = steps.nodes(alphas)[last_frame, :, torch.arange(len(nodes), device=nodes.device)]
         ending.masked_fill_(~final, -torch.inf)
         log_z = torch.logsumexp(ending, 1).masked_fill(~usable, torch.nan)

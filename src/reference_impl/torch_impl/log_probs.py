@@ -34,7 +34,7 @@ def gather_log_probs(logits, index, used, *, normalise=True, overwrite=False):
     Returns
     -------
     (..., A) float64 tensor, nats
-        ``+inf``, which is no log-prob, becomes NaN. In ``backward`` a row that nothing flows back to gets exactly 0.
+        In ``backward`` a row that nothing flows back to gets exactly 0.
     """
     return _Gather.apply(logits, index, used, normalise, overwrite)
 
@@ -46,7 +46,7 @@ class _Gather(torch.autograd.Function):
         ctx.normalise, ctx.overwrite = normalise, overwrite
         ctx.save_for_backward(logits, index, peak, mass)
         log_probs = logits.gather(-1, index).to(_LATTICE) - (peak + mass.log())[..., None]
-        return log_probs.masked_fill(log_probs == torch.inf, torch.nan).masked_fill(~used, -torch.inf)
+        return log_probs.masked_fill_(~used, -torch.inf)
 
     @staticmethod
     def backward(ctx, flow):

@@ -123,9 +123,7 @@ def arc_losses(blank_scores, label_scores, logit_lengths, target_lengths, label_
     scores = []
     for each, there in zip((blank_scores, torch.nn.functional.pad(label_scores, (0, 1))), grid.arcs(2).unbind(-1),
                            strict=True):
-        # +inf, which is no log-weight, makes its utterance NaN
-        each = each.to(torch.float64).masked_fill(each == torch.inf, torch.nan)
-        scores.append(each.masked_fill(~there, -torch.inf))
+        scores.append(each.to(torch.float64).masked_fill(~there, -torch.inf))
     return grid.losses(scores, (_BLANK, (label_frames, 1)), compute_dtype(blank_scores))
 
 
