@@ -8,7 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 from brute_force import BLANK, expected_uses, probabilities, rnnt_mass, rnnt_paths, zero
-from variants import constrained_alignments, monotonic_alignments
+from variants import monotonic_alignments
 
 from reference_impl.differences import exact_difference
 from reference_impl.equations import check_equation, zero_outside
@@ -252,61 +252,6 @@ def constrained_mass(y, labels, start, stop, u, end):
             weight = weight * y[t, row, BLANK]
         masses += weight
     return masses
-
-
-def constrained_alpha(y, labels):
-    alpha = np.empty((len(y) + 1, len(labels) + 1), dtype=object)
-    for t, u in np.ndindex(alpha.shape):
-        alpha[t, u] = constrained_mass(y, labels, 0, t, 0, u)
-    return alpha
-
-
-def constrained_paths(y, labels):
-    return constrained_alignments(labels, len(y), y.shape[-1], BLANK)
-
-
-@pytest.mark.equation("eq-mono-constrained-alpha")
-def test_constrained_alpha():
-    """Mass of all ways to begin with at most one label a frame against two moves, the label's with its blank."""
-    def lhs(alpha, y, labels, t, u):
-        return alpha[t, u]
-
-    def rhs(alpha, y, labels, t, u):
-        return (alpha[t - 1, u] * y[t - 1, u, BLANK]
-                + alpha[t - 1, u - 1] * y[t - 1, u - 1, labels[u - 1]] * y[t - 1, u, BLANK])
-
-    cases = []
-    for y, labels in INPUTS:
-        alpha = constrained_alpha(y, labels)
-        assert alpha[-1, -1] == sum((rnnt_mass(y, path) for path in constrained_paths(y, labels)), zero(y))
-        cases += [(*outside_zero(alpha, y), next_labels(labels), t, u) for t, u in np.ndindex(alpha.shape) if t > 0]
-    check_equation("eq-mono-constrained-alpha", lhs, rhs, cases)
-
-
-@pytest.mark.equation("eq-mono-constrained-blank")
-def test_constrained_blank():
-    """Expected uses of a blank's entry by enumerated paths against the posteriors of the two moves that contain it."""
-    def lhs(occupancy, *_):
-        return occupancy
-
-    def rhs(occupancy, e_blank, e_label, t, u):
-        return e_blank[t, u] + e_label[t, u - 1]
-
-    cases = []
-    for y, labels in INPUTS:
-        frames, U = len(y), len(labels)
-        paths = constrained_paths(y, labels)
-        occupancy, z = expected_uses(y, paths), sum(rnnt_mass(y, path) for path in paths)
-        alpha, e_blank, e_label = constrained_alpha(y, labels), zero(y) * y[:, :, 0], zero(y) * y[:, :U, 0]
-        for t, u in np.ndindex(frames, U + 1):
-            after = constrained_mass(y, labels, t + 1, frames, u, U)
-            e_blank[t, u] += alpha[t, u] * y[t, u, BLANK] * after / z
-            if u > 0:
-                label = alpha[t, u - 1] * y[t, u - 1, labels[u - 1]]
-                e_label[t, u - 1] += label * y[t, u, BLANK] * after / z
-        cases += [(occupancy[t, u, BLANK], *outside_zero(e_blank, e_label), t, u)
-                  for t, u in np.ndindex(frames, U + 1)]
-    check_equation("eq-mono-constrained-blank", lhs, rhs, cases)
 
 
 @pytest.mark.equation("eq-mono-constrained-missing")
