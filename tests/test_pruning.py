@@ -10,7 +10,7 @@ from implementations import EXACT, needs_cuda
 
 from reference_impl import lattice_loss
 from reference_impl.topology import monotonic_rnnt_lattice, rnnt_lattice
-from reference_impl.torch_impl import arc_rnnt_loss, rnnt_loss
+from reference_impl.torch_impl import arc_rnnt_loss, pruned_rnnt_loss, rnnt_loss
 from reference_impl.torch_impl.pruning import (
     arc_scores,
     cut_band,
@@ -289,3 +289,23 @@ class TestParts:
         assert first_rows(blanks, torch.ones(1, 3, 0), lengths, torch.tensor([0]), 1).tolist() == [[0, 0, 0]]
         with pytest.raises(ValueError, match="num_rows = 1; expected num_rows >= 2"):
             first_rows(torch.ones(1, 3, 2), torch.ones(1, 3, 1), lengths, torch.tensor([1]), 1)
+
+
+@on_cpu_and_cuda
+@pytest.mark.parametrize("bad", [-1, 3, 2**62])
+def test_a_bad_row_that_nobody_checked(bad, device):
+    """``validate=False``: in use it makes the loss of its utterance NaN; in the padding it is not looked at."""
+    torch.manual_seed(0)
+    logits = torch.randn(2, 4, 2, 3, dtype=torch.float64, device=device)
+    rest = torch.tensor([[1, 2, 1], [2, 1, 0]]), torch.tensor([4, 3]), torch.tensor([3, 2])
+    options = {"reduction": "none", "validate": False}
+    first = torch.tensor([[0, 1, 2, 2], [0, 1, 1, 2]])
+    good = pruned_rnnt_loss(logits, first, *rest, **options)
+    assert good.isfinite().all()
+    first[1, 3] = bad
+    assert torch.equal(pruned_rnnt_loss(logits, first, *rest, **options), good)
+    first[1, 1] = bad
+    losses = pruned_rnnt_loss(logits, first, *rest, **options)
+    assert losses[0] == good[0] and losses[1].isnan()
+    with pytest.raises(ValueError, match=rf"first_rows\[1, 1\] = {bad}; expected 0 <= row <= U \+ 1 - R = 2"):
+        pruned_rnnt_loss(logits, first, *rest)

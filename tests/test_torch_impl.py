@@ -205,6 +205,16 @@ class TestDerivatives:
                 use(scores, second).backward()
 
     @every_device
+    @every_torch_loss
+    def test_no_third_derivative_of_a_constant_direction(self, kind, device):
+        """Nor is the Hessian times a constant vector taken for a constant."""
+        scores, *rest = tensors(ragged(kind), device)
+        gradient, = torch.autograd.grad(TORCH[kind](scores, *rest), scores, create_graph=True)
+        second, = torch.autograd.grad(gradient, scores, torch.ones_like(scores).cumsum(-1), create_graph=True)
+        with pytest.raises(RuntimeError, match="a third derivative of a loss was asked for; expected two at most"):
+            ((scores ** 2).sum() + second.sum()).backward()
+
+    @every_device
     @pytest.mark.parametrize("kind, option", [
         ("ctc", {"overwrite_logits": True}), ("rnnt", {"overwrite_logits": True}),
         ("rnnt", {"fastemit_lambda": 0.5}), ("rnnt", {"clamp": 0.1}),
