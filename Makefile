@@ -6,6 +6,7 @@ WORKERS ?= auto
 
 PY := .venv/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check -qq
+COURSE := PYTHONPATH=src .venv-course/bin/python
 SITE := _build/html
 PDF := ctc-and-rnnt-differentiated
 PDF_PACKAGES := latexmk texlive-xetex texlive-latex-extra texlive-fonts-recommended \
@@ -19,7 +20,7 @@ export IPYTHONDIR := $(CURDIR)/.venv/ipython
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book pdf pdf-packages offline test test-slow site-test serve lab bench accuracy variants gpu screenshots drift repository lint clean FORCE
+.PHONY: help book pdf pdf-packages offline test test-slow site-test serve assignments grade lab bench accuracy variants gpu screenshots drift repository lint clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -46,8 +47,8 @@ pdf: .venv/reader _build/inputs  ## make a PDF of the whole book in _build/pdf; 
 pdf-packages:
 	@echo $(PDF_PACKAGES)
 
-test: .venv/dev  ## run the fast tests
-	$(PY) -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+test: .venv/dev .venv-course/ready  ## run the fast tests
+	REQUIRE_COURSE=1 $(PY) -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
 test-slow: .venv/dev  ## run the slow tests
 	$(PY) -m pytest -n $(WORKERS) -m slow $(PYTEST_ARGS)
@@ -62,6 +63,13 @@ serve: .venv/reader  ## serve the built site on this machine
 	@test -f $(SITE)/index.html || { echo "There is no site yet: run 'make book' first." >&2; exit 1; }
 	@echo "http://127.0.0.1:$(PORT)/  (Ctrl-C stops it)"
 	@$(PY) -m http.server $(PORT) --bind 127.0.0.1 --directory $(SITE)
+
+assignments: .venv-course/ready  ## make the students' versions of the assignments; STUDENTS=file: one for each name in it
+	@$(COURSE) -m coursework.handing_out $(if $(STUDENTS),--students "$(STUDENTS)")
+
+grade: .venv-course/ready  ## grade a folder of submissions, SUBMISSIONS=folder; see course/README.md
+	@test -n "$(SUBMISSIONS)" || { echo "Which ones? make grade SUBMISSIONS=folder" >&2; exit 1; }
+	@$(COURSE) -m coursework.grading "$(SUBMISSIONS)" $(if $(ASSIGNMENT),--assignment "$(ASSIGNMENT)")
 
 lab: .venv/reader  ## open the notebooks in JupyterLab
 	@$(PY) -m jupyterlab --notebook-dir notebooks
@@ -100,10 +108,10 @@ repository: .venv/reader  ## write the public address, URL=https://..., into set
 
 lint: .venv/dev  ## check the style of code and notebooks, and that notebooks hold no outputs
 	$(PY) -m ruff check .
-	@find notebooks -name '*.ipynb' -not -path '*/.ipynb_checkpoints/*' -exec $(PY) -m nbstripout --keep-id --verify {} +
+	@find notebooks course -name '*.ipynb' -not -path '*/.ipynb_checkpoints/*' -exec $(PY) -m nbstripout --keep-id --verify {} +
 
 clean:  ## remove the site, caches and .venv
-	rm -rf .venv .venv-newest _build .pytest_cache .ruff_cache .hypothesis src/*.egg-info
+	rm -rf .venv .venv-newest .venv-course _build .pytest_cache .ruff_cache .hypothesis src/*.egg-info
 
 .venv/reader: requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; \
@@ -114,6 +122,13 @@ clean:  ## remove the site, caches and .venv
 	@$(PIP) install --no-deps -e .
 	@mkdir -p .venv/ipython/profile_default
 	@echo "c.IPKernelApp.log_level = 'ERROR'" > .venv/ipython/profile_default/ipython_kernel_config.py
+	@touch $@
+
+# Grading has an environment of its own: what nbgrader brings is neither the reader's nor the site's.
+.venv-course/ready: course/requirements.txt
+	@echo "Installing course/requirements.txt into .venv-course"
+	@$(PYTHON) -m venv .venv-course
+	@.venv-course/bin/python -m pip --disable-pip-version-check -qq install -r course/requirements.txt
 	@touch $@
 
 .venv/dev: .venv/reader requirements-dev.txt

@@ -9,3 +9,5 @@ if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # the same kernels, on the CPU; read when triton is imported
 
 collect_ignore_glob = [] if importlib.util.find_spec("triton") else ["src/reference_impl/torch_impl/triton_*.py"]
+if not importlib.util.find_spec("nbgrader"):  # it is in .venv-course, where these run
+    collect_ignore_glob.append("src/coursework/referee.py")

@@ -3,8 +3,8 @@
 Usage: python tools/offline.py
 
 The zip lies beside the site, in _build, and holds one folder: index.html to open by a double click, a note that says
-so, the PDF if there is one in _build/pdf, and in source/ every file that git tracks. The same files make the same
-bytes.
+so, the PDF if there is one in _build/pdf, and in source/ every file that git tracks but the solutions of graded
+assignments. The same files make the same bytes.
 """
 
 import subprocess
@@ -15,6 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 NAME = "ctc-and-rnnt-differentiated"
 LEFT_OUT = {"404.html"}  # for a host; it may name the host's address
+SOLUTIONS = ("course/assignments/", "course/corpus/", "tests/test_coursework.py")  # and what needs them
 NOTE = """CTC and RNN-T, Differentiated
 
 To read: open index.html. Nothing has to be installed, and no network is needed.
@@ -30,6 +31,7 @@ def contents(root):
     files |= {path.name: path for path in (root / "_build" / "pdf").glob("*.pdf")}
     tracked = subprocess.run(["git", "ls-files", "-z"], cwd=root, capture_output=True, check=True, text=True).stdout
     names = [name for name in tracked.split("\0") if name and (root / name).exists()]
+    names = [name for name in names if not name.startswith(SOLUTIONS)]
     return files | {f"source/{name}": root / name for name in names}
 
 

@@ -118,3 +118,10 @@ def test_each_chapter_offers_its_notebook_as_it_is_committed(site):
         assert len(links) == 1, page.name
         offered = Path(unquote(urlsplit(urljoin(page.as_uri(), links[0])).path))
         assert offered.read_bytes() == notebook.read_bytes(), f"{page.name} does not offer {notebook.name}"
+
+
+def test_no_solution_of_a_graded_assignment_is_packed():
+    """It may lie on a course page. What students need for their checks is there."""
+    names = set(offline.contents(ROOT))
+    assert {"source/course/README.md", "source/course/requirements.txt", "source/src/coursework/checking.py"} <= names
+    assert not [name for name in names if name.endswith((".ipynb", ".toml")) and name.startswith("source/course/")]

@@ -1,0 +1,125 @@
+"""Puts a question to somebody's code: calls it on each case, and takes down what came back. It judges nothing.
+
+This file, `checking.py`, `encoding.py` and NumPy are all that is importable where submissions run. What is asked comes
+as data, and what is answered leaves as data, so that nothing which that code does to its process can change a mark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import signal
+import threading
+
+import numpy as np
+
+from .encoding import decoded, encoded
+
+__all__ = ["SECONDS", "ask"]
+
+#: What one call may take.
+SECONDS = 5.0
+_PRINTED = 2_000  # characters of output that are kept
+_RUNNING = "still running after"
+
+
+class _TooLong(BaseException):
+    """Raised in the middle of a call; ``except Exception`` does not stop it."""
+
+
+class _Printed(io.TextIOBase):
+    """Keeps the first characters that are written, and counts the rest."""
+
+    def __init__(self):
+        self.text, self.left_out = "", 0
+
+    def write(self, text):
+        text = str(text)
+        kept = text[:_PRINTED - len(self.text)]
+        self.text += kept
+        self.left_out += len(text) - len(kept)
+        return len(text)
+
+    def __str__(self):
+        return f"{self.text}... and {self.left_out} characters more" if self.left_out else self.text
+
+
+@contextlib.contextmanager
+def _at_most(seconds):
+    """Interrupts what runs too long, where signals can (the main thread of a Unix process)."""
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_):
+        raise _TooLong
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def ask(answer, cases, *, seconds=SECONDS) -> list[dict]:
+    """Call ``answer`` on each case, or take it as it is if it cannot be called.
+
+    Parameters
+    ----------
+    answer : callable or value
+    cases : list of dicts
+        ``{"arguments": {name: encoded value}}``; arguments are handed over in this order. A case without arguments asks
+        for a value.
+    seconds : float
+        What one call may take.
+
+    Returns
+    -------
+    list of dicts
+        For each case ``{"value": encoded}`` or ``{"error": text}``, and ``"printed"`` if something was.
+
+    Examples
+    --------
+    >>> case = {"arguments": {"x": encoded(3)}}
+    >>> ask(lambda x: 2 * x, [case])
+    [{'value': {'shape': [], 'dtype': 'int', 'values': [6]}}]
+    >>> ask(lambda x: x / 0, [case])
+    [{'error': 'ZeroDivisionError: division by zero'}]
+    """
+    answers, stuck = [], None
+    for case in cases:
+        found = {"error": stuck} if stuck else _asked(answer, case, seconds)
+        if found.get("error", "").startswith(_RUNNING):
+            stuck = found["error"]  # the others are not waited for
+        answers.append(found)
+    return answers
+
+
+def _asked(answer, case, seconds):
+    arguments = {name: _plain(decoded(value)) for name, value in case["arguments"].items()}
+    if arguments and not callable(answer):
+        return {"error": f"{type(answer).__name__}; expected a function of {', '.join(arguments)}"}
+    given = {name: np.copy(value) for name, value in arguments.items() if isinstance(value, np.ndarray)}
+    printed, result = _Printed(), {}
+    try:
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed), _at_most(seconds):
+            value = answer(*arguments.values()) if arguments else answer
+            result["value"] = encoded(value)
+    except _TooLong:
+        result = {"error": f"{_RUNNING} {seconds:g} s"}
+    except (Exception, SystemExit) as error:  # a submission may raise anything
+        text = f"{type(error).__name__}: {error}"
+        result = {"error": text[:500]}
+    changed = [name for name, before in given.items() if not np.array_equal(before, arguments[name], equal_nan=True)]
+    if changed:
+        result = {"error": f"it changed its argument {changed[0]}"}
+    if str(printed):
+        result["printed"] = str(printed)
+    return result
+
+
+def _plain(value):
+    """A number as a Python number, and not as an array without axes."""
+    return value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value

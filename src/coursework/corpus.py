@@ -1,0 +1,83 @@
+"""Wrong submissions, made from the solution by the changes that course/corpus/*.toml lists, and their marks.
+
+    python -m coursework.corpus ASSIGNMENT --out FOLDER
+
+grades the solution, the student's version and all wrong submissions, prints a table and writes it as JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tomllib
+from pathlib import Path
+
+from .grading import SOURCES, Course
+from .release import read
+
+__all__ = ["CORPUS", "graded", "listed", "write"]
+
+CORPUS = SOURCES.parent / "corpus"
+
+
+def listed(assignment) -> list[dict]:
+    """The entries of an assignment, each with a name, what must be said, and the most that it may get."""
+    return tomllib.loads((CORPUS / f"{assignment}.toml").read_text(encoding="utf-8"))["submission"]
+
+
+def write(assignment, folder, released) -> None:
+    """Write every submission of the corpus into a folder; ``released`` is the student's version."""
+    source = SOURCES / assignment / f"{assignment}.ipynb"
+    for entry in listed(assignment):
+        path = Path(folder) / entry["name"] / f"{assignment}.ipynb"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if "text" in entry:
+            path.write_text(entry["text"], encoding="utf-8")
+        elif not entry.get("missing"):
+            notebook = released if entry.get("released") else _changed(read(source), entry, source)
+            path.write_text(json.dumps(notebook), encoding="utf-8")
+
+
+def _changed(notebook, entry, source):
+    for change in (entry, entry.get("also")):
+        if change:
+            cell = next(cell for cell in notebook["cells"] if cell["id"] == change["cell"])
+            text = "".join(cell["source"])
+            if change["old"] not in text:
+                raise ValueError(f"{entry['name']}: old = {change['old']!r}; expected a part of cell {change['cell']}")
+            new = change["new"].replace("SOLUTION", repr(str(source)))
+            cell["source"] = text.replace(change["old"], new)
+    notebook["cells"] = [cell for cell in notebook["cells"] if cell["id"] not in entry.get("remove", [])]
+    return notebook
+
+
+def graded(assignment, folder, **options) -> list[dict]:
+    """Grade the solution and the corpus: for each its name, points, total, report, seconds and fences."""
+    folder = Path(folder)
+    course = Course(folder / "course", **options)
+    write(assignment, folder / "submissions", course.release(assignment))
+    solution = folder / "submissions" / "solution" / f"{assignment}.ipynb"
+    solution.parent.mkdir(parents=True, exist_ok=True)
+    solution.write_bytes((SOURCES / assignment / solution.name).read_bytes())
+    return [{"name": result.student, "points": result.points, "total": result.total, "report": str(result),
+             "seconds": result.seconds, "fences": result.fences}
+            for result in course.grade(assignment, folder / "submissions")]
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("assignment")
+    arguments.add_argument("--out", type=Path, required=True)
+    arguments.add_argument("--cell-seconds", type=int, default=40)
+    given = arguments.parse_args()
+    results = graded(given.assignment, given.out, cell_seconds=given.cell_seconds)
+    expected = {entry["name"]: entry for entry in listed(given.assignment)}
+    for result in results:
+        entry = expected.get(result["name"], {"says": "", "at_most": result["total"]})
+        seen = "" if entry["says"] in result["report"] else f"   does not say {entry['says']!r}"
+        print(f"{result['name']:40} {result['points']:5g} of {result['total']:g} {result['seconds']:6.1f} s{seen}")
+    (given.out / "corpus.json").write_text(json.dumps(results, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

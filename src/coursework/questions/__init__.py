@@ -1,0 +1,23 @@
+"""The questions of each assignment. They know the right answers: where submissions run, they are not importable."""
+
+from . import ctc_alpha
+
+__all__ = ["ASSIGNMENTS", "find"]
+
+#: Questions by assignment, in the order in which they are asked.
+ASSIGNMENTS = {"1_ctc_alpha": {question.name: question for question in ctc_alpha.QUESTIONS}}
+
+
+def find(assignment, name):
+    """The question of this name.
+
+    Raises
+    ------
+    ValueError
+        Naming what there is.
+    """
+    if assignment not in ASSIGNMENTS:
+        raise ValueError(f"assignment = {assignment!r}; expected one of {', '.join(ASSIGNMENTS)}")
+    if name not in ASSIGNMENTS[assignment]:
+        raise ValueError(f"name = {name!r}; expected one of {', '.join(ASSIGNMENTS[assignment])}")
+    return ASSIGNMENTS[assignment][name]

@@ -1,0 +1,60 @@
+"""What a question of an assignment is: points, cases, the right answer, and the mistakes that are known by name."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..encoding import encoded
+
+__all__ = ["Case", "Question"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing that is asked.
+
+    ``arguments`` are handed to the answer; without any, the answer is a value, and ``facts`` are what it is about.
+    """
+
+    group: str
+    arguments: Mapping = field(default_factory=dict)
+    facts: Mapping = field(default_factory=dict)
+
+    def as_data(self):
+        return {"arguments": {name: encoded(value) for name, value in self.arguments.items()}}
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question.
+
+    ``cases`` draws cases from a generator, each in a group; all cases of a group right earn the group's points.
+    ``right`` and each of ``mistakes`` (its name, and what it answers) are functions of a case's facts and arguments.
+    """
+
+    name: str
+    points: Mapping[str, float]
+    cases: Callable[[np.random.Generator], list[Case]]
+    right: Callable
+    mistakes: Mapping[str, Callable]
+    tolerance: float = 1e-9
+
+    @property
+    def total(self):
+        return sum(self.points.values())
+
+    def drawn(self, *seeds) -> list[Case]:
+        """The cases of these seeds, one after the other; a question for a value has those of the first seed alone."""
+        cases = []
+        for seed in seeds:
+            cases += self.cases(np.random.default_rng([zlib.crc32(self.name.encode()), seed]))
+            if not cases[0].arguments:
+                break
+        return cases
+
+    def answers(self, function, cases) -> list:
+        return [function(**case.facts, **case.arguments) for case in cases]

@@ -1,0 +1,143 @@
+"""Steps of nbgrader's autograding: runs a submission behind fences, and turns its answers into points and findings.
+
+The submission's process only answers. What it is asked, and what is right, is known here, in another process. nbgrader
+then reads the points from the cells' outputs, which this file has written, and not the submission.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import ClassVar
+
+from jupyter_client.manager import AsyncKernelManager
+from nbclient.exceptions import DeadKernelError
+from nbformat.v4 import new_output
+from nbgrader.preprocessors import Execute, NbGraderPreprocessor
+from nbgrader.utils import is_grade
+from traitlets import Int, Unicode
+from traitlets.config import Config
+
+from .checking import ANSWERS, INPUTS
+from .questions import ASSIGNMENTS
+from .release import number_of, variant_of
+from .verdicts import Verdict, judge
+
+__all__ = ["Referee", "SandboxedExecute"]
+
+_PACKAGE = Path(__file__).parent
+_ENDED = "The process ended: it was told to (os._exit), or took more memory or processor time than it is given."
+_STUCK = "It ran for too long and could not be stopped: look for a loop that does not end and catches every error."
+#: What the submission's process may import of this package.
+_SHIPPED = ("__init__.py", "asking.py", "checking.py", "encoding.py")
+
+
+class SandboxedExecute(Execute):
+    """Runs the notebook in a kernel behind the fences of `sandbox.py`, in an empty folder of its own."""
+
+    secret = Unicode("", help="What the hidden numbers are drawn from.").tag(config=True)
+    address_space = Int(4 * 2**30, help="Bytes of address space.").tag(config=True)
+    processor_seconds = Int(120, help="Processor time of the whole notebook.").tag(config=True)
+
+    def preprocess(self, nb, resources, km=None):
+        given = resources["nbgrader"]
+        questions = ASSIGNMENTS[given["assignment"]]
+        seeds = variant_of(given["student"]), number_of(f"{self.secret}/{given['student']}")
+        drawn = {name: question.drawn(*seeds) for name, question in questions.items()}
+        with tempfile.TemporaryDirectory(prefix="coursework-") as scratch:
+            folder = Path(scratch, "submission")
+            self._prepare(Path(scratch), folder, drawn)
+            resources["metadata"]["path"] = str(folder)
+            try:
+                super().preprocess(nb, resources)
+            except DeadKernelError:
+                resources["coursework_end"] = _ENDED
+            except Exception as error:  # nbclient's of a kernel that does not answer, whatever their class
+                resources["coursework_end"] = _STUCK if isinstance(error, TimeoutError) else f"{error}"[:500]
+            report = folder / "fences"
+            resources["coursework_fences"] = report.read_text().split("\n")[:-1] if report.exists() else []
+        resources["coursework_cases"] = drawn
+        return nb, resources
+
+    def _prepare(self, scratch, folder, drawn):
+        """An empty folder, what is importable, the cases, and the kernel's description."""
+        library, runtime = scratch / "library", folder / ".runtime"
+        (library / "coursework").mkdir(parents=True)
+        runtime.mkdir(parents=True)
+        for name in _SHIPPED:
+            (library / "coursework" / name).write_bytes((_PACKAGE / name).read_bytes())
+        inputs = scratch / "inputs.json"
+        inputs.write_text(json.dumps({
+            name: {"cases": [case.as_data() for case in cases], "facts": dict(cases[0].facts)}
+            for name, cases in drawn.items()
+        }), encoding="utf-8")
+        command = [sys.executable, "-I", str(_PACKAGE / "sandbox.py"), str(library), str(self.address_space),
+                   str(self.processor_seconds), str(folder / "fences"), "-f", "{connection_file}"]
+        surroundings = {INPUTS: str(inputs), "HOME": str(folder), "IPYTHONDIR": str(folder), "TMPDIR": str(folder),
+                        "JUPYTER_RUNTIME_DIR": str(runtime), "OPENBLAS_NUM_THREADS": "1", "MPLBACKEND": "agg"}
+        kernel = scratch / "kernels" / "submission"
+        kernel.mkdir(parents=True)
+        (kernel / "kernel.json").write_text(json.dumps({
+            "argv": command, "display_name": "submission", "language": "python", "env": surroundings,
+        }))
+        self._kernel_folder, self._runtime = str(scratch / "kernels"), str(runtime)
+        self.kernel_name = "submission"
+
+    def create_kernel_manager(self):
+        """Spoken to through files in the submission's folder: it has no network."""
+        config = Config({"KernelManager": {"transport": "ipc"}})
+        self.km = AsyncKernelManager(kernel_name=self.kernel_name, config=config)
+        self.km.kernel_spec_manager.kernel_dirs = [self._kernel_folder]
+        self.km.connection_file = str(Path(self._runtime, "kernel.json"))
+        self.km.ip = str(Path(self._runtime, "socket"))
+        return self.km
+
+
+class Referee(NbGraderPreprocessor):
+    """Replaces the outputs of each graded cell by points and findings, and keeps them for the report."""
+
+    #: (assignment, student): verdicts, and the fences that stood.
+    kept: ClassVar[dict] = {}
+
+    def preprocess(self, nb, resources):
+        questions, drawn = ASSIGNMENTS[resources["nbgrader"]["assignment"]], resources["coursework_cases"]
+        end, first_error = resources.get("coursework_end", ""), None
+        verdicts = []
+        for cell in nb.cells:
+            error = next((o for o in cell.get("outputs", []) if o.output_type == "error"), None)
+            if not is_grade(cell):
+                first_error = first_error or error
+                continue
+            question = questions[cell.metadata.nbgrader.grade_id]
+            answers = _answers(cell, question.name)
+            if answers is None:
+                verdict = Verdict(question.name, 0.0, question.total, (_why(error, first_error, end),))
+            else:
+                verdict = judge(question, drawn[question.name], answers)
+            verdicts.append(verdict)
+            cell.outputs = [new_output("stream", name="stdout", text=f"{verdict}\n"),
+                            new_output("execute_result", {"text/plain": str(verdict.points)}, execution_count=1)]
+        given = resources["nbgrader"]
+        self.kept[given["assignment"], given["student"]] = verdicts, resources["coursework_fences"]
+        return nb, resources
+
+
+def _answers(cell, name):
+    """The answers in a cell's outputs; None if there are none that can be read."""
+    for output in cell.get("outputs", []):
+        found = output.get("data", {}).get(ANSWERS)
+        if isinstance(found, dict) and found.get("name") == name and isinstance(found.get("answers"), list):
+            return found["answers"] if all(isinstance(each, dict) for each in found["answers"]) else None
+    return None
+
+
+def _why(error, first_error, end):
+    """Why a question has no answer, as a sentence."""
+    if error is None:
+        return end or "There is no answer."
+    cause = first_error if first_error is not None and error.ename == "NameError" else error
+    if cause.ename == "CellTimeoutError":
+        return "A cell ran for too long: look for a loop that does not end."
+    return f"{cause.ename}: {cause.evalue}"[:500]

@@ -1,0 +1,300 @@
+"""The course: questions and their named mistakes, the proof of the students' versions, grading of wrong submissions.
+
+Grading runs in .venv-course, which has nbgrader; `make test` makes it, and asks for it by REQUIRE_COURSE.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from coursework import check, facts
+from coursework.asking import ask
+from coursework.encoding import decoded, encoded
+from coursework.questions import ASSIGNMENTS, find
+from coursework.release import BEGIN, END, STUB, ReleaseError, for_student, prove, read, variant_of, without_solutions
+from coursework.verdicts import judge
+
+ROOT = Path(__file__).parents[1]
+SOURCES = ROOT / "course" / "assignments"
+PYTHON = ROOT / ".venv-course" / "bin" / "python"
+
+every_assignment = pytest.mark.parametrize("assignment", ASSIGNMENTS)
+every_question = pytest.mark.parametrize(
+    "question", [question for questions in ASSIGNMENTS.values() for question in questions.values()],
+    ids=lambda question: question.name)
+
+
+def source(assignment):
+    return read(SOURCES / assignment / f"{assignment}.ipynb")
+
+
+def text_of(cell):
+    return "".join(cell["source"])
+
+
+# --- what is asked, and what is answered ---
+
+
+@pytest.mark.parametrize("value", [
+    3, -2.5, True, "blank", [1, 2], [[0.5], [np.inf]], np.zeros((2, 0)), [np.nan, -np.inf],
+])
+def test_values_survive(value):
+    back = decoded(json.loads(json.dumps(encoded(value))))
+    if isinstance(value, str):
+        assert back == value
+    else:
+        np.testing.assert_array_equal(back, value)
+        assert back.dtype.kind == np.asarray(value).dtype.kind and back.shape == np.shape(value)
+
+
+class _Liar:
+    def __array__(self, *_, **__):
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize("value, message", [
+    (None, "NoneType"), ({"a": 1}, "dict"), ([[1], [1, 2]], "list"), (_Liar(), "_Liar"), (1j, "complex"),
+    (np.zeros(1_000_001), "1000001 entries"),
+])
+def test_no_other_values(value, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        encoded(value)
+
+
+@pytest.mark.parametrize("value", [
+    None, {}, {"shape": [2], "dtype": "float", "values": [1.0]}, {"shape": [-1], "dtype": "int", "values": []},
+    {"shape": [1], "dtype": "object", "values": [1]}, {"shape": [1], "dtype": "float", "values": ["1; import os"]},
+    {"shape": [1], "dtype": "int", "values": [None]}, {"shape": "1", "dtype": "int", "values": [1]},
+])
+def test_no_other_data(value):
+    with pytest.raises(ValueError, match="expected"):
+        decoded(value)
+
+
+CASE = {"arguments": {"x": encoded([1.0, 2.0]), "blank": encoded(0)}}
+
+
+def endless(x, blank):
+    while True:
+        pass
+
+
+def changes(x, blank):
+    x[0] = 7
+    return x
+
+
+def leaves(x, blank):
+    raise SystemExit
+
+
+@pytest.mark.parametrize("answer, error", [
+    (endless, "still running after 0.1 s"), (changes, "it changed its argument x"), (leaves, "SystemExit"),
+    (lambda x: x, "TypeError"), (lambda x, blank: 1 / blank, "ZeroDivisionError: division by zero"),
+    (3.0, "float; expected a function of x, blank"), (lambda x, blank: None, "NoneType; expected a number"),
+])
+def test_errors_are_answers(answer, error):
+    found, = ask(answer, [CASE], seconds=0.1)
+    assert error in found["error"] and "value" not in found
+
+
+def test_what_is_stuck_is_asked_once():
+    begin = time.perf_counter()
+    assert all("still running" in found["error"] for found in ask(endless, 50 * [CASE], seconds=0.1))
+    assert time.perf_counter() - begin < 3  # not 5: one case, not fifty
+
+
+def test_what_is_printed_is_kept_in_part():
+    def talks(x, blank):
+        print("a" * 10**6)
+        return blank
+
+    found, = ask(talks, [CASE])
+    assert found["value"]["values"] == [0] and len(found["printed"]) < 2100
+    assert found["printed"].endswith("... and 998001 characters more")
+
+
+# --- the questions ---
+
+
+def asked(question, function, cases):
+    answer = function if cases[0].arguments else function(**cases[0].facts)
+    return judge(question, cases, ask(answer, [case.as_data() for case in cases]))
+
+
+@every_question
+@pytest.mark.parametrize("seed", range(4))
+def test_right_answers_and_named_mistakes(question, seed):
+    """The right answer gets all points; a mistake is called by its name, whatever the numbers are, and gets less."""
+    cases = question.drawn(seed, 1000 + seed)
+    verdict = asked(question, question.right, cases)
+    assert (verdict.points, verdict.total, verdict.findings) == (question.total, question.total, ("right",))
+    for name, mistake in question.mistakes.items():
+        verdict = asked(question, mistake, cases)
+        assert name in verdict.findings and verdict.points < question.total, (name, verdict)
+
+
+@every_question
+def test_groups(question):
+    """Every group has cases, every case a group, and other seeds have other numbers."""
+    cases, others = question.drawn(1), question.drawn(2)
+    assert {case.group for case in cases} == set(question.points)
+    different = question.answers(question.right, cases), question.answers(question.right, others)
+    assert cases[0].facts or not all(np.array_equal(a, b) for a, b in zip(*different, strict=True))
+    assert {str(question.drawn(seed)[0].facts) for seed in range(20)} != {str(cases[0].facts)} or not cases[0].facts
+
+
+def test_a_value_is_asked_for_once():
+    """Hidden numbers make no sense for what is worked out by hand."""
+    assert len(find("1_ctc_alpha", "number_of_alignments").drawn(1, 2)) == 1
+    assert len(find("1_ctc_alpha", "log_alpha").drawn(1, 2)) == 2 * len(find("1_ctc_alpha", "log_alpha").drawn(1))
+
+
+def test_check_at_home(capsys):
+    given = facts("1_ctc_alpha", "number_of_alignments", variant=5)
+    right = find("1_ctc_alpha", "number_of_alignments").right(**given)
+    assert check("1_ctc_alpha", "number_of_alignments", right, 5) == 1.0
+    assert check("1_ctc_alpha", "number_of_alignments", 3 ** given["T"], 5) == 0.0
+    assert "As many as there are strings of symbols." in capsys.readouterr().out
+    with pytest.raises(ValueError, match="name = 'beta'; expected one of number_of_alignments"):
+        check("1_ctc_alpha", "beta", 0)
+    with pytest.raises(ValueError, match="assignment = '0'; expected one of 1_ctc_alpha"):
+        facts("0", "beta")
+
+
+def test_too_few_answers():
+    question = find("1_ctc_alpha", "loss")
+    assert judge(question, question.drawn(1), []).points == 0
+
+
+# --- the students' versions ---
+
+
+@every_assignment
+def test_cells_are_those_of_the_questions(assignment):
+    """One locked check for each question, with its name and points, in their order; ten points in all."""
+    checks = [cell["metadata"]["nbgrader"] for cell in source(assignment)["cells"]
+              if cell["metadata"].get("nbgrader", {}).get("grade")]
+    questions = ASSIGNMENTS[assignment]
+    assert [mark["grade_id"] for mark in checks] == list(questions)
+    assert [mark["points"] for mark in checks] == [question.total for question in questions.values()]
+    assert sum(question.total for question in questions.values()) == 10
+
+
+def student_version(assignment):
+    notebook = source(assignment)
+    for cell in notebook["cells"]:
+        cell["source"] = without_solutions(text_of(cell))
+    return notebook
+
+
+@every_assignment
+def test_proof(assignment):
+    """It accepts what is taken out, and notices whatever else differs."""
+    assert prove(source(assignment), student_version(assignment)) == sum(
+        text_of(cell).count(BEGIN) for cell in source(assignment)["cells"]) > 0
+    for spoil in (
+        lambda cells: cells.pop(), lambda cells: cells.reverse(), lambda cells: cells[0].update(source="# Other"),
+        lambda cells: cells[-1].update(outputs=[{"output_type": "stream"}]),
+        lambda cells: cells[3].update(source=text_of(source(assignment)["cells"][3]) + " "),
+        lambda cells: cells[4].update(source=text_of(source(assignment)["cells"][4])),
+    ):
+        notebook = student_version(assignment)
+        spoil(notebook["cells"])
+        with pytest.raises(ReleaseError):
+            prove(source(assignment), notebook)
+
+
+@pytest.mark.parametrize("change", [{"solution": False}, {"grade": True, "locked": False}])
+def test_proof_looks_at_the_marks_of_cells(change):
+    before, after = source("1_ctc_alpha"), student_version("1_ctc_alpha")
+    for notebook in (before, after):
+        next(c for c in notebook["cells"] if c["id"] == "answer-alpha")["metadata"]["nbgrader"].update(change)
+    with pytest.raises(ReleaseError, match="cell answer-alpha: a solution is not marked as one"):
+        prove(before, after)
+
+
+def test_marks():
+    text = f"a\n    {BEGIN}\n    b\n    {END}\nc"
+    assert without_solutions(text) == "\n".join(["a", *(f"    {line}" for line in STUB), "c"])
+    for wrong in (f"{BEGIN}\na", f"a\n{END}", f"{BEGIN}\n{BEGIN}\n{END}"):
+        with pytest.raises(ReleaseError, match="marks do not come in pairs"):
+            without_solutions(wrong)
+
+
+def test_variants():
+    """A student's numbers follow from the name, and few names share them."""
+    assert variant_of("ada") == variant_of("ada") != variant_of("emmy")
+    assert len({variant_of(f"student{n}") for n in range(100)}) > 95
+    with_number = json.dumps(for_student(student_version("1_ctc_alpha"), 4965))
+    assert "variant = 4965" in with_number and "variant = 0" not in with_number
+    with pytest.raises(ReleaseError, match="0 lines 'variant = 0'; expected one"):
+        for_student({"cells": []}, 1)
+
+
+# --- grading ---
+
+
+on_one_worker = pytest.mark.xdist_group("grading")
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory):
+    """What the grader makes of the solution and of the corpus, by name; the folder is under ""."""
+    if not (ROOT / ".venv-course" / "ready").exists():
+        assert "REQUIRE_COURSE" not in os.environ, ".venv-course is not there"
+        pytest.skip("there is no .venv-course; `make test` makes it")
+    folder = tmp_path_factory.mktemp("course")
+    command = [PYTHON, "-m", "coursework.corpus", "1_ctc_alpha", "--out", folder, "--cell-seconds", "12"]
+    surroundings = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    run = subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=900)
+    assert run.returncode == 0, run.stderr
+    results = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
+    return {"": folder, **{result["name"]: result for result in results}}
+
+
+def entries():
+    return tomllib.loads((ROOT / "course" / "corpus" / "1_ctc_alpha.toml").read_text(encoding="utf-8"))["submission"]
+
+
+@on_one_worker
+@pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry["name"])
+def test_wrong_submission(graded, entry):
+    """Graded without a crash, with no more points than it may get, and with the right diagnosis."""
+    result = graded[entry["name"]]
+    assert result["points"] <= entry["at_most"] < result["total"] == 10
+    assert "The grader failed" not in result["report"]
+    if entry.get("fence", "memory") in result["fences"]:
+        assert entry["says"] in result["report"]
+    else:
+        assert sys.platform != "linux" or "CI" not in os.environ, f"the fence of {entry['fence']} does not stand"
+
+
+@on_one_worker
+def test_solution_and_empty_version(graded):
+    """The solution passes every check, and the version that is handed out fails each."""
+    assert graded["solution"]["points"] == 10 and graded["solution"]["report"].count("- right") == 4
+    assert graded["empty"]["points"] == 0 and "- right" not in graded["empty"]["report"]
+
+
+def test_the_corpus_is_large_enough():
+    assert len(entries()) >= 30 and len({entry["name"] for entry in entries()}) == len(entries())
+
+
+@on_one_worker
+def test_reports_feedback_and_gradebook(graded):
+    course = graded[""] / "course"
+    name = "skips-between-equal-labels"
+    said = "It skips the blank between two equal labels"
+    assert said in (course / "reports" / "1_ctc_alpha" / f"{name}.md").read_text(encoding="utf-8")
+    assert said in (course / "feedback" / name / "1_ctc_alpha" / "1_ctc_alpha.html").read_text(encoding="utf-8")
+    rows = (course / "1_ctc_alpha.csv").read_text(encoding="utf-8").splitlines()
+    assert rows[0] == "student,variant,number_of_alignments,extended_target,log_alpha,loss,points,of"
+    assert f"solution,{variant_of('solution')},1.0,1.0,6.0,2.0,10.0,10.0" in rows and len(rows) == len(entries()) + 2
