@@ -224,7 +224,7 @@ def _restored(notebook, released):
 def main():
     arguments = argparse.ArgumentParser(description="Grade a folder of submissions of one assignment.")
     arguments.add_argument("submissions", type=Path)
-    arguments.add_argument("--out", type=Path, default=Path("_build/course"))
+    arguments.add_argument("--out", type=Path, default=Path("_course"))
     arguments.add_argument("--assignment", help="needed if the submissions have several")
     given = arguments.parse_args()
     assignment = given.assignment

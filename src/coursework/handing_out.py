@@ -20,7 +20,7 @@ __all__ = []
 def main():
     arguments = argparse.ArgumentParser(description="Make the students' versions of all assignments.")
     arguments.add_argument("--students", type=Path)
-    arguments.add_argument("--out", type=Path, default=Path("_build/course"))
+    arguments.add_argument("--out", type=Path, default=Path("_course"))
     given = arguments.parse_args()
     students = given.students.read_text(encoding="utf-8").split() if given.students else ()
     course = Course(given.out)
