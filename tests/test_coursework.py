@@ -17,6 +17,7 @@ from coursework import check, facts
 from coursework.asking import ask
 from coursework.encoding import decoded, encoded
 from coursework.questions import ASSIGNMENTS, find
+from coursework.questions.question import Case, Question
 from coursework.release import BEGIN, END, STUB, ReleaseError, for_student, prove, read, variant_of, without_solutions
 from coursework.verdicts import judge
 
@@ -166,6 +167,16 @@ def test_check_at_home(capsys):
         check("1_ctc_alpha", "beta", 0)
     with pytest.raises(ValueError, match="assignment = '0'; expected one of 1_ctc_alpha"):
         facts("0", "beta")
+
+
+def test_a_mistake_without_an_answer_is_not_named():
+    """One that fails on the cases that are wrong says nothing about them."""
+    def fails(x):
+        raise ValueError
+
+    cases = [Case("all", {"x": 3})]
+    question = Question("twice", {"all": 1.0}, lambda rng: cases, lambda x: 2 * x, {"It fails.": fails})
+    assert asked(question, lambda x: 7, cases).findings == ("7 is wrong, in a way that has no name here",)
 
 
 def test_too_few_answers():

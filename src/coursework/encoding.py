@@ -38,7 +38,7 @@ def encoded(value) -> dict:
     if isinstance(value, str):
         return {"text": value}
     try:
-        array = np.array(value, subok=False)
+        array = np.array(value)
     except Exception as error:  # whatever a stranger's __array__ raises
         raise TypeError(f"{type(value).__name__}; expected a number or an array of numbers") from error
     if array.dtype.kind not in "biuf":
