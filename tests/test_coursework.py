@@ -3,6 +3,7 @@
 Grading runs in .venv-course, which has nbgrader; `make test` makes it, and asks for it by REQUIRE_COURSE.
 """
 
+import functools
 import json
 import os
 import subprocess
@@ -256,29 +257,40 @@ on_one_worker = pytest.mark.xdist_group("grading")
 
 
 @pytest.fixture(scope="module")
-def graded(tmp_path_factory):
-    """What the grader makes of the solution and of the corpus, by name; the folder is under ""."""
+def grade(tmp_path_factory):
+    """A function from an assignment to what the grader makes of its corpus, by name; the folder is under ""."""
     if not (ROOT / ".venv-course" / "ready").exists():
         assert "REQUIRE_COURSE" not in os.environ, ".venv-course is not there"
         pytest.skip("there is no .venv-course; `make test` makes it")
-    folder = tmp_path_factory.mktemp("course")
-    command = [PYTHON, "-m", "coursework.corpus", "1_ctc_alpha", "--out", folder, "--cell-seconds", "12"]
-    surroundings = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    run = subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=900)
-    assert run.returncode == 0, run.stderr
-    results = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
-    return {"": folder, **{result["name"]: result for result in results}}
+
+    @functools.cache
+    def graded(assignment):
+        folder = tmp_path_factory.mktemp("course")
+        command = [PYTHON, "-m", "coursework.corpus", assignment, "--out", folder, "--cell-seconds", "12"]
+        surroundings = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+        run = subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=900)
+        assert run.returncode == 0, run.stderr
+        results = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
+        return {"": folder, **{result["name"]: result for result in results}}
+
+    return graded
 
 
 def entries():
-    return tomllib.loads((ROOT / "course" / "corpus" / "1_ctc_alpha.toml").read_text(encoding="utf-8"))["submission"]
+    for assignment in ASSIGNMENTS:
+        listed = tomllib.loads((ROOT / "course" / "corpus" / f"{assignment}.toml").read_text(encoding="utf-8"))
+        yield from ((assignment, entry) for entry in listed["submission"])
+
+
+def _name(given):
+    return given if isinstance(given, str) else given["name"]
 
 
 @on_one_worker
-@pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry["name"])
-def test_wrong_submission(graded, entry):
+@pytest.mark.parametrize("assignment, entry", list(entries()), ids=_name)
+def test_wrong_submission(grade, assignment, entry):
     """Graded without a crash, with no more points than it may get, and with the right diagnosis."""
-    result = graded[entry["name"]]
+    result = grade(assignment)[entry["name"]]
     assert result["points"] <= entry["at_most"] < result["total"] == 10
     assert "The grader failed" not in result["report"]
     if entry.get("fence", "memory") not in result["fences"]:
@@ -287,23 +299,28 @@ def test_wrong_submission(graded, entry):
 
 
 @on_one_worker
-def test_solution_and_empty_version(graded):
+@every_assignment
+def test_solution_and_empty_version(grade, assignment):
     """The solution passes every check, and the version that is handed out fails each."""
-    assert graded["solution"]["points"] == 10 and graded["solution"]["report"].count("- right") == 4
+    graded, questions = grade(assignment), len(ASSIGNMENTS[assignment])
+    assert graded["solution"]["points"] == 10 and graded["solution"]["report"].count("- right") == questions
     assert graded["empty"]["points"] == 0 and "- right" not in graded["empty"]["report"]
 
 
 def test_the_corpus_is_large_enough():
-    assert len(entries()) >= 30 and len({entry["name"] for entry in entries()}) == len(entries())
+    names = [(assignment, entry["name"]) for assignment, entry in entries()]
+    assert len(names) >= 60 and len(set(names)) == len(names)
+    assert not {"solution", "empty"} & {name for _, name in names}
 
 
 @on_one_worker
-def test_reports_feedback_and_gradebook(graded):
-    course = graded[""] / "course"
+def test_reports_feedback_and_gradebook(grade):
+    course = grade("1_ctc_alpha")[""] / "course"
     name = "skips-between-equal-labels"
     said = "It skips the blank between two equal labels"
     assert said in (course / "reports" / "1_ctc_alpha" / f"{name}.md").read_text(encoding="utf-8")
     assert said in (course / "feedback" / name / "1_ctc_alpha" / "1_ctc_alpha.html").read_text(encoding="utf-8")
     rows = (course / "1_ctc_alpha.csv").read_text(encoding="utf-8").splitlines()
     assert rows[0] == "student,variant,number_of_alignments,extended_target,log_alpha,loss,points,of"
-    assert f"solution,{variant_of('solution')},1.0,1.0,6.0,2.0,10.0,10.0" in rows and len(rows) == len(entries()) + 2
+    assert f"solution,{variant_of('solution')},1.0,1.0,6.0,2.0,10.0,10.0" in rows
+    assert len(rows) == sum(assignment == "1_ctc_alpha" for assignment, _ in entries()) + 3  # and the solution, the empty version, a head

@@ -25,8 +25,8 @@ def listed(assignment) -> list[dict]:
     return tomllib.loads((CORPUS / f"{assignment}.toml").read_text(encoding="utf-8"))["submission"]
 
 
-def write(assignment, folder, released) -> None:
-    """Write every submission of the corpus into a folder; ``released`` is the student's version."""
+def write(assignment, folder) -> None:
+    """Write every submission of the corpus into a folder."""
     source = SOURCES / assignment / f"{assignment}.ipynb"
     for entry in listed(assignment):
         path = Path(folder) / entry["name"] / f"{assignment}.ipynb"
@@ -34,8 +34,7 @@ def write(assignment, folder, released) -> None:
         if "text" in entry:
             path.write_text(entry["text"], encoding="utf-8")
         elif not entry.get("missing"):
-            notebook = released if entry.get("released") else _changed(read(source), entry, source)
-            path.write_text(json.dumps(notebook), encoding="utf-8")
+            path.write_text(json.dumps(_changed(read(source), entry, source)), encoding="utf-8")
 
 
 def _changed(notebook, entry, source):
@@ -47,18 +46,24 @@ def _changed(notebook, entry, source):
                 raise ValueError(f"{entry['name']}: old = {change['old']!r}; expected a part of cell {change['cell']}")
             new = change["new"].replace("SOLUTION", repr(str(source)))
             cell["source"] = text.replace(change["old"], new)
+    if "mark" in entry:  # a cell becomes a graded one
+        cell = next(cell for cell in notebook["cells"] if cell["id"] == entry["mark"]["cell"])
+        cell["metadata"]["nbgrader"] = {"grade": True, "solution": True, "locked": False, "task": False,
+                                        "schema_version": 3, **entry["mark"]["as"]}
     notebook["cells"] = [cell for cell in notebook["cells"] if cell["id"] not in entry.get("remove", [])]
     return notebook
 
 
 def graded(assignment, folder, **options) -> list[dict]:
-    """Grade the solution and the corpus: for each its name, points, total, report, seconds and fences."""
+    """Grade the solution, the student's version and the corpus: name, points, total, report, seconds and fences."""
     folder = Path(folder)
     course = Course(folder / "course", **options)
-    write(assignment, folder / "submissions", course.release(assignment))
-    solution = folder / "submissions" / "solution" / f"{assignment}.ipynb"
-    solution.parent.mkdir(parents=True, exist_ok=True)
-    solution.write_bytes((SOURCES / assignment / solution.name).read_bytes())
+    released = course.release(assignment)
+    write(assignment, folder / "submissions")
+    for name, notebook in (("solution", read(SOURCES / assignment / f"{assignment}.ipynb")), ("empty", released)):
+        path = folder / "submissions" / name / f"{assignment}.ipynb"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(notebook), encoding="utf-8")
     return [{"name": result.student, "points": result.points, "total": result.total, "report": str(result),
              "seconds": result.seconds, "fences": result.fences}
             for result in course.grade(assignment, folder / "submissions")]

@@ -200,7 +200,12 @@ def _submitted(path, released):
         nbformat.validate(nbformat.from_dict(notebook))
     except Exception as error:  # whatever somebody's file is
         return released, [f"The file is not a notebook: {str(error).splitlines()[0][:200]}"]
-    return notebook, _restored(notebook, released)
+    notes = _restored(notebook, released)
+    known = {cell["metadata"]["nbgrader"]["grade_id"] for cell in released["cells"] if "nbgrader" in cell["metadata"]}
+    for cell in notebook["cells"]:
+        if cell["metadata"].get("nbgrader", {}).get("grade_id", "") not in {*known, ""}:
+            notes.append(f"The graded cell {cell['metadata'].pop('nbgrader')['grade_id']!r} is none of ours.")
+    return notebook, notes
 
 
 def _restored(notebook, released):

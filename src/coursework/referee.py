@@ -56,7 +56,7 @@ class SandboxedExecute(Execute):
                 resources["coursework_end"] = _ENDED
             except Exception as error:  # nbclient's of a kernel that does not answer, whatever their class
                 resources["coursework_end"] = _STUCK if isinstance(error, TimeoutError) else f"{error}"[:500]
-            report = folder / "fences"
+            report = Path(scratch, "fences")
             resources["coursework_fences"] = report.read_text().split("\n")[:-1] if report.exists() else []
         resources["coursework_cases"] = drawn
         return nb, resources
@@ -74,7 +74,7 @@ class SandboxedExecute(Execute):
             for name, cases in drawn.items()
         }), encoding="utf-8")
         command = [sys.executable, "-I", str(_PACKAGE / "sandbox.py"), str(library), str(self.address_space),
-                   str(self.processor_seconds), str(folder / "fences"), "-f", "{connection_file}"]
+                   str(self.processor_seconds), str(scratch / "fences"), "-f", "{connection_file}"]
         surroundings = {INPUTS: str(inputs), "HOME": str(folder), "IPYTHONDIR": str(folder), "TMPDIR": str(folder),
                         "JUPYTER_RUNTIME_DIR": str(runtime), "OPENBLAS_NUM_THREADS": "1", "MPLBACKEND": "agg"}
         kernel = scratch / "kernels" / "submission"

@@ -66,11 +66,12 @@ def main():
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):  # what the kernel itself has to say
         os.dup2(nowhere, stream)
+    told = open(report, "w", encoding="utf-8")  # before the fences: it lies outside of them
     limit(int(address_space), int(seconds))
     readable = {sys.prefix, sys.base_prefix, library, os.environ["COURSEWORK_INPUTS"], *_SYSTEM}
     stands = True, True, leave_the_network(libc), leave_the_files(libc, sorted(readable), [folder, "/dev/shm"])
-    with open(report, "w", encoding="utf-8") as file:
-        file.writelines(f"{name}\n" for name, stood in zip(FENCES, stands, strict=True) if stood)
+    with told:
+        told.writelines(f"{name}\n" for name, stood in zip(FENCES, stands, strict=True) if stood)
     IPKernelApp.launch_instance()
 
 

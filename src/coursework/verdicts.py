@@ -32,7 +32,7 @@ def judge(question, cases, answers) -> Verdict:
     else what is wrong with the first answer that is.
     """
     if len(answers) != len(cases):
-        return Verdict(question.name, 0.0, question.total, ("there is no answer",))
+        return Verdict(question.name, 0.0, question.total, ("There is no answer.",))
     expected = question.answers(question.right, cases)
     points, findings = 0.0, []
     for group, worth in question.points.items():
@@ -51,27 +51,30 @@ def judge(question, cases, answers) -> Verdict:
 def _wrong(answer, expected, tolerance):
     """What is wrong with one answer, as a sentence; empty if nothing is."""
     if "error" in answer:
-        return answer["error"]
-    value, expected = decoded(answer["value"]), np.asarray(expected)
+        return str(answer["error"])[:500]
+    try:
+        value, expected = decoded(answer.get("value")), np.asarray(expected)
+    except ValueError:
+        return "an answer that cannot be read"
     if isinstance(value, str):
         return f"{value[:40]!r}; expected a number or an array of numbers"
     if value.shape != expected.shape:
         return f"shape {value.shape}; expected {expected.shape}"
     if np.isnan(value).any() and not np.isnan(expected).any():
-        return f"NaN {_at(np.isnan(value))}; a log of 0 is -inf, and -inf - (-inf) is NaN"
+        return f"NaN{_at(np.isnan(value))}; a log of 0 is -inf, and -inf - (-inf) is NaN"
     with np.errstate(invalid="ignore"):
         apart = ~np.isclose(value, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
     if apart.any():
         place = np.argwhere(apart)[0]
-        return f"{value[tuple(place)]:.6g}{' ' * (value.ndim > 0)}{_at(apart)} is wrong, in a way that has no name here"
+        return f"{value[tuple(place)]:.6g}{_at(apart)} is wrong, in a way that has no name here"
     return ""
 
 
 def _at(mask):
-    """The first place in a mask, as text."""
+    """The first place in a mask, as text that goes on a sentence; nothing for a single number."""
     if mask.ndim == 0:
         return ""
-    return f"at [{', '.join(str(i) for i in np.argwhere(mask)[0])}]"
+    return f" at [{', '.join(str(i) for i in np.argwhere(mask)[0])}]"
 
 
 def _known_mistake(question, cases, answers, expected, places):

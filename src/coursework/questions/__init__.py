@@ -1,11 +1,18 @@
 """The questions of each assignment. They know the right answers: where submissions run, they are not importable."""
 
-from . import ctc_alpha
+from . import ctc_alpha, ctc_beta, ctc_gradient
 
 __all__ = ["ASSIGNMENTS", "find"]
 
 #: Questions by assignment, in the order in which they are asked.
-ASSIGNMENTS = {"1_ctc_alpha": {question.name: question for question in ctc_alpha.QUESTIONS}}
+ASSIGNMENTS = {
+    name: {question.name: question for question in module.QUESTIONS}
+    for name, module in {
+        "1_ctc_alpha": ctc_alpha,
+        "2_ctc_beta": ctc_beta,
+        "3_ctc_gradient": ctc_gradient,
+    }.items()
+}
 
 
 def find(assignment, name):

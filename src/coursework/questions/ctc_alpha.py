@@ -7,11 +7,12 @@ from math import comb
 
 import numpy as np
 
-from reference_impl import ctc, log_softmax
+from reference_impl import ctc
 from reference_impl.lattice import forward
 from reference_impl.semiring import COUNT
 from reference_impl.topology import ctc_lattice
 
+from .ctc_inputs import scores, utterances
 from .question import Case, Question
 
 __all__ = ["QUESTIONS"]
@@ -110,25 +111,6 @@ ALPHA_MISTAKES = {
 }
 
 
-def _scores(rng, T, V):
-    return log_softmax(1.5 * rng.normal(size=(T, V)))
-
-
-def alpha_cases(rng):
-    a, b, c = (int(k) for k in rng.permutation([1, 2, 3]))
-    masked = _scores(rng, 5, 4)
-    masked[2, [a, 0]] = -np.inf
-    last = rng.permutation([0, 1, 2])  # the blank is symbol 3
-    return [
-        Case("different labels", {"log_probs": _scores(rng, 6, 4), "targets": np.array([a, b, c]), "blank": 0}),
-        Case("different labels", {"log_probs": _scores(rng, 4, 4), "targets": last[:2], "blank": 3}),
-        Case("equal labels", {"log_probs": _scores(rng, 7, 4), "targets": np.array([a, a, b]), "blank": 0}),
-        Case("edges", {"log_probs": _scores(rng, 3, 4), "targets": np.array([], dtype=np.int64), "blank": 0}),
-        Case("edges", {"log_probs": _scores(rng, 1, 4), "targets": np.array([b]), "blank": 0}),
-        Case("edges", {"log_probs": masked, "targets": np.array([a, b]), "blank": 0}),
-    ]
-
-
 # --- the loss ---
 
 
@@ -156,9 +138,9 @@ LOSS_MISTAKES = {
 
 def loss_cases(rng):
     cases = [Case({"different labels": "labels", "equal labels": "labels"}.get(case.group, "edges"), case.arguments)
-             for case in alpha_cases(rng)]
+             for case in utterances(rng)]
     a = int(rng.integers(1, 4))
-    return [*cases, Case("no alignment", {"log_probs": _scores(rng, 2, 4), "targets": np.array([a, a]), "blank": 0})]
+    return [*cases, Case("no alignment", {"log_probs": scores(rng, 2), "targets": np.array([a, a]), "blank": 0})]
 
 
 QUESTIONS = [
@@ -176,7 +158,7 @@ QUESTIONS = [
         "There are no blanks between the labels.": partial(extended, between=False),
         "There are no blanks.": partial(extended, first=False, last=False, between=False),
     }),
-    Question("log_alpha", {"different labels": 3.0, "equal labels": 2.0, "edges": 1.0}, alpha_cases,
+    Question("log_alpha", {"different labels": 3.0, "equal labels": 2.0, "edges": 1.0}, utterances,
              lambda log_probs, targets, blank: ctc.log_alpha(log_probs, targets, blank=blank), ALPHA_MISTAKES),
     Question("loss", {"labels": 1.0, "edges": 0.5, "no alignment": 0.5}, loss_cases,
              lambda log_probs, targets, blank: ctc.loss(log_probs, targets, blank=blank), LOSS_MISTAKES),
