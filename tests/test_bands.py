@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from reference_impl.bands import band_mask, best_band, best_windows
+from reference_impl.bands import admissible_bands, band_mask, best_band, best_windows
 
 GRIDS = [(1, 1), (1, 3), (3, 2), (4, 3), (4, 5), (6, 4)]
 
@@ -25,6 +25,15 @@ def connected(rows, width, frames):
         steps = np.diff(lower)
         if lower[0] == 0 and lower[-1] == top and (steps >= 0).all() and (steps < width).all():
             yield lower
+
+
+@pytest.mark.parametrize("shape", GRIDS)
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_all_admissible_bands(shape, width):
+    """Each once, in order; none where there are more rows in a window than in the grid."""
+    frames, rows = shape
+    expected = list(connected(rows, width, frames)) if width <= rows else []
+    assert [tuple(lower) for lower in admissible_bands(frames, rows, width)] == expected
 
 
 def test_mask():

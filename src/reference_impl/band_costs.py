@@ -8,9 +8,36 @@ from __future__ import annotations
 import torch
 
 from .torch_impl import arc_rnnt_loss, pruned_rnnt_loss, rnnt_loss
-from .torch_impl.pruning import arc_scores, cut_band
+from .torch_impl.pruning import arc_scores, cut_band, losses_and_posteriors
 
-__all__ = ["gradient_errors", "probability_kept"]
+__all__ = ["as_batch", "gradient_errors", "grid_posteriors", "probability_kept"]
+
+
+def as_batch(bounds):
+    """Lower bounds of several bands, arrays (T,) of any lengths, as one (B, T) tensor, padded with 0.
+
+    Examples
+    --------
+    >>> as_batch([[0, 1, 1], [0]]).tolist()
+    [[0, 1, 1], [0, 0, 0]]
+    """
+    return torch.nn.utils.rnn.pad_sequence([torch.as_tensor(each) for each in bounds], batch_first=True)
+
+
+def grid_posteriors(log_probs, targets, logit_lengths, target_lengths, *, label_frames=0):
+    """Posteriors of the blank arcs (B, T, U+1) and of the label arcs (B, T, U) of a whole grid, from its log-probs.
+
+    Examples
+    --------
+    Two frames and one label, all arcs alike: it is written in either frame, and the last blank is certain.
+
+    >>> ends = torch.tensor([2]), torch.tensor([1])
+    >>> blanks, labels = grid_posteriors(torch.zeros(1, 2, 2, 2), torch.tensor([[1]]), *ends)
+    >>> blanks.tolist(), labels.tolist()
+    ([[[0.5, 0.5], [0.0, 1.0]]], [[[0.5], [0.5]]])
+    """
+    scores = arc_scores(log_probs.detach().requires_grad_(), targets)
+    return losses_and_posteriors(*scores, logit_lengths, target_lengths, label_frames=label_frames)[1:]
 
 
 def probability_kept(log_probs, first_rows, num_rows, targets, logit_lengths, target_lengths, *, label_frames=0):

@@ -1,7 +1,8 @@
 """Bands of an RNN-T grid: a window of rows for each frame, chosen by node occupancy. No network, no loss, no torch.
 
-A band keeps ``width`` rows of each frame, from ``lower[t]`` up. A path can run inside a band only if the windows of
-neighbouring frames share a row and follow the labels upward; :func:`best_windows` does not ask for that,
+A band keeps ``width`` rows of each frame, from ``lower[t]`` up. It is admissible if its lower bound begins at row 0,
+never falls, rises by less than ``width`` from frame to frame, so that two neighbouring windows share a row, and ends
+where the window holds the top row: then a path can run through. :func:`best_windows` does not ask for that,
 :func:`best_band` does.
 """
 
@@ -11,7 +12,22 @@ import numpy as np
 
 from ._validation import check_at_least, check_integers, check_scores
 
-__all__ = ["band_mask", "best_band", "best_windows"]
+__all__ = ["admissible_bands", "band_mask", "best_band", "best_windows"]
+
+
+def admissible_bands(frames, rows, width) -> np.ndarray:
+    """The lower bounds of all admissible bands, (N, frames), in order: for small grids.
+
+    Examples
+    --------
+    >>> admissible_bands(3, 3, 2).tolist()
+    [[0, 0, 1], [0, 1, 1]]
+    """
+    top = check_at_least("rows", rows, 1) - check_at_least("width", width, 1)
+    found = [[0]]
+    for _ in range(check_at_least("frames", frames, 1) - 1):
+        found = [[*lower, place] for lower in found for place in range(lower[-1], min(lower[-1] + width, top + 1))]
+    return np.array([lower for lower in found if lower[-1] == top], dtype=np.int64).reshape(-1, frames)
 
 
 def band_mask(lower, width, rows) -> np.ndarray:
@@ -69,10 +85,7 @@ def _window_mass(occupancy, width):
 
 
 def best_band(occupancy, width) -> np.ndarray:
-    """The band with the most mass among those that a path can run through from the first node to the last.
-
-    Its lower bound begins at row 0, never falls, rises by less than ``width`` from frame to frame, so that two
-    neighbouring windows share a row, and ends where the window holds the top row (Kuang et al. 2022 ask the same).
+    """The band with the most mass among the admissible ones, which are those that k2 chooses from.
 
     Parameters
     ----------

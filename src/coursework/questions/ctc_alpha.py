@@ -81,27 +81,35 @@ def _no_first_emission(log_probs, targets, blank):
     return alpha(without, targets, blank)
 
 
+def wrong_steps(recursion):
+    """The mistakes about steps, which either recursion can make."""
+    def between_equal_labels(log_probs, targets, blank):
+        return recursion(log_probs, targets, blank, skip=lambda s: extended(targets, blank)[s] != blank)
+
+    return {
+        "It skips the blank between two equal labels; there a blank has to be passed.": between_equal_labels,
+        "It never skips a blank; from a label the next one may follow at once, if it is another.":
+            partial(recursion, skip=lambda s: False),
+        "It skips labels, too: from a blank to the next blank. Only a blank may be skipped.":
+            partial(recursion, skip=lambda s: True),
+        "It does not stay in a state; a label or a blank may last several frames.": partial(recursion, stay=False),
+        "It multiplies by the emission of the state that is left, not of the one that is entered.":
+            partial(recursion, leaves=True),
+        "It returns probabilities, not their logarithms.":
+            lambda *arguments, **named: np.exp(recursion(*arguments, **named)),
+        "Frames and states are exchanged: the shape is (2U+1, T).":
+            lambda *arguments, **named: recursion(*arguments, **named).T,
+    }
+
+
 ALPHA_MISTAKES = {
-    "It skips the blank between two equal labels; there a blank has to be passed.":
-        lambda log_probs, targets, blank: alpha(log_probs, targets, blank,
-                                                skip=lambda s: extended(targets, blank)[s] != blank),
-    "It never skips a blank; from a label the next one may follow at once, if it is another.":
-        partial(alpha, skip=lambda s: False),
-    "It skips labels, too: from a blank to the next blank. Only a blank may be skipped.":
-        partial(alpha, skip=lambda s: True),
+    **wrong_steps(alpha),
     "It begins in the first blank only; a path may begin with the first label as well.": partial(alpha, begin=1),
     "It begins in every state; a path begins in one of the first two.": partial(alpha, begin=10**6),
-    "It does not stay in a state; a label or a blank may last several frames.": partial(alpha, stay=False),
     "It takes the emission of the frame before.": partial(alpha, frame=1),
     "It leaves out the emission of frame 0.": _no_first_emission,
     "It takes the best beginning where it should add all of them (a maximum for a sum).":
         partial(alpha, add=np.maximum),
-    "It multiplies by the emission of the state that is left, not of the one that is entered.":
-        partial(alpha, leaves=True),
-    "It returns probabilities, not their logarithms.":
-        lambda log_probs, targets, blank: np.exp(alpha(log_probs, targets, blank)),
-    "Frames and states are exchanged: the shape is (2U+1, T).":
-        lambda log_probs, targets, blank: alpha(log_probs, targets, blank).T,
     "The last blank is missing: there are 2U states.":
         lambda log_probs, targets, blank: alpha(log_probs, targets, blank)[:, :-1],
     "The first blank is missing.":

@@ -8,7 +8,7 @@ import numpy as np
 
 from reference_impl import ctc
 
-from .ctc_alpha import extended
+from .ctc_alpha import extended, wrong_steps
 from .ctc_inputs import utterances
 from .question import Case, Question
 
@@ -92,28 +92,15 @@ QUESTIONS = [
              lambda log_probs, targets, blank: ctc.log_beta(log_probs, targets, blank=blank), {
         "It has the emission of frame t in it, as in the paper of 2006; here beta begins after it.":
             lambda log_probs, targets, blank: beta(log_probs, targets, blank) + _emissions(log_probs, targets, blank),
+        **wrong_steps(beta),
         "It takes the emission of frame t for that of frame t + 1.": partial(beta, frame=0),
-        "It multiplies by the emission of the state that is left, not of the one that is entered.":
-            partial(beta, leaves=True),
         "It ends in the last blank only; a path may end in the last label, too.": partial(beta, ends=(1,)),
         "It ends in the last label only; a path may end in the blank behind it.": partial(beta, ends=(2,)),
         "It ends in every state; a path ends in one of the last two.": partial(beta, ends=()),
-        "It skips the blank between two equal labels; there a blank has to be passed.":
-            lambda log_probs, targets, blank: beta(log_probs, targets, blank,
-                                                   skip=lambda s: extended(targets, blank)[s] != blank),
-        "It never skips a blank; from a label the next one may follow at once, if it is another.":
-            partial(beta, skip=lambda s: False),
-        "It skips labels, too: from a blank to the next blank. Only a blank may be skipped.":
-            partial(beta, skip=lambda s: True),
-        "It does not stay in a state; a label or a blank may last several frames.": partial(beta, stay=False),
         "It takes the best ending where it should add all of them (a maximum for a sum).":
             partial(beta, add=np.maximum),
-        "It returns probabilities, not their logarithms.":
-            lambda log_probs, targets, blank: np.exp(beta(log_probs, targets, blank)),
         "Its frames run backward: row 0 is the last frame.":
             lambda log_probs, targets, blank: beta(log_probs, targets, blank)[::-1],
-        "Frames and states are exchanged: the shape is (2U+1, T).":
-            lambda log_probs, targets, blank: beta(log_probs, targets, blank).T,
         "It is alpha: the way from the beginning, not from the end.":
             lambda log_probs, targets, blank: ctc.log_alpha(log_probs, targets, blank=blank),
     }),
