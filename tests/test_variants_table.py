@@ -24,7 +24,7 @@ from reference_impl.differences import check_gradient, exact_difference
 from reference_impl.duals import duals
 from reference_impl.lattice import arc_posteriors, forward
 from reference_impl.semiring import REAL
-from reference_impl.topology import monotonic_rnnt_lattice, rnnt_lattice
+from reference_impl.topology import monotonic_rnnt_lattice, rnnt_lattice, star_log_probs
 from reference_impl.torch_impl import arc_rnnt_loss, hat_log_probs, rnnt_loss
 
 TABLE = Path(__file__).parents[1] / "data" / "variants.json"
@@ -122,10 +122,25 @@ class OfLattice:
 
 
 class OfStars(OfLattice):
-    """Star CTC: of the log-probs of the symbols and the stars, taken as independent; there is no logit loss."""
+    """Star CTC: among the log-probs stars are entries of their own; from logits they are sums of the others."""
 
     def differences(self, variable):
-        return super().differences(variable) if variable == "log-probs" else iter(())
+        if variable == "log-probs":
+            yield from super().differences(variable)
+            return
+        for seed, (lattice, _, _, (T, _)) in enumerate(self.utterances()):
+            logits = scores_of((T, V), seed)
+
+            def scores(z):
+                return star_log_probs(log_softmax(z), star_weight=-1.0)
+
+            y, uses = np.exp(log_softmax(logits)), lattice_loss.occupancy(lattice, scores(logits))
+            shared = uses[:, :V].copy()  # eq-gallery-star-logits: what a star is used is shared out among its symbols
+            for left_out in range(V):
+                meant = [k for k in range(1, V) if k != left_out]
+                shared[:, meant] += uses[:, V + left_out, None] * y[:, meant] / y[:, meant].sum(1, keepdims=True)
+            yield check_gradient(lambda z, lattice=lattice, scores=scores: lattice_loss.loss(lattice, scores(z)),
+                                 y * shared.sum(1, keepdims=True) - shared, logits).error
 
 
 class OfHat(OfLattice):
