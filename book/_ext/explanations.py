@@ -11,10 +11,11 @@ import re
 
 from doctrees import equation_id, inside, is_output
 from docutils import nodes
+from quiz import Quiz
 
 LINK = re.compile(r'href="[^"#]*#((?:term|equation)-[^"]+)"')
 NOT_PROSE = (nodes.reference, nodes.title, nodes.literal, nodes.FixedTextElement, nodes.raw, nodes.math, nodes.term,
-             nodes.rubric, nodes.table)
+             nodes.rubric, nodes.table, Quiz)
 
 
 def terms(env):

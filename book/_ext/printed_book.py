@@ -11,6 +11,7 @@ from pathlib import Path
 
 from doctrees import equation_id, inside
 from docutils import nodes
+from quiz import Quiz, QuizAnswer, QuizExplanation, QuizQuestion
 from sphinx import addnodes
 from sphinx.builders.latex.nodes import thebibliography
 from sphinx.util.texescape import escape
@@ -24,7 +25,7 @@ BREAK = r"(?<=[._/])(?=\w)"  # where a long name may be broken
 
 
 class PrintedBox(nodes.General, nodes.Element):
-    """A theorem, proof, exercise, solution or note. Its first child is its title; `kind` names the environment."""
+    """A theorem, proof, exercise, solution, note or quiz. Its first child is its title; `kind` is the environment."""
 
 
 class PrintedLaTeX(nodes.General, nodes.Element):
@@ -78,6 +79,8 @@ def print_book(app, doctree, docname):
             child.parent = page  # Sphinx leaves it where it was
     number_equations(app.env, doctree)
     make_boxes(app.env, doctree)
+    for quiz in list(doctree.findall(Quiz)):
+        set_quiz(quiz)
     for table in list(doctree.findall(nodes.table)):
         fit(table)
     order(app, doctree)
@@ -130,6 +133,21 @@ def make_boxes(env, doctree):
 def replace(node, kind, title, content, ids=()):
     box = PrintedBox("", nodes.title("", "", *title), *content, kind=kind, ids=list(ids))
     node.parent.replace(node, box)  # replace_self would copy classes too
+
+
+def set_quiz(quiz):
+    """Question and lettered answers; then, in small print, which is right and why."""
+    answers = [nodes.list_item("", nodes.paragraph("", "", *a.children)) for a in quiz.findall(QuizAnswer)]
+    letters = nodes.enumerated_list("", *answers, enumtype="upperalpha", prefix="", suffix=".")
+    other = [child for child in quiz[:-1] if not isinstance(child, (QuizQuestion, QuizAnswer))]
+    reasons = []
+    for why in quiz.findall(QuizExplanation):
+        says = nodes.strong("", f"{why['letter']}: {'right' if why['right'] else 'wrong'}.")
+        why[0].insert(0, [says, nodes.Text(" ")])
+        reasons += why.children
+    small = PrintedBox("", nodes.title("", ""), *reasons, kind="reasons", ids=[])
+    replace(quiz, "quiz", [nodes.Text("Quiz")], [nodes.paragraph("", "", *quiz[0].children), *other, letters, small],
+            quiz["ids"])
 
 
 # --- tables ---

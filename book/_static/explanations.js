@@ -50,9 +50,9 @@
     timer = setTimeout(action, delay);
   };
 
-  for (const link of article.querySelectorAll("a.reference.internal[href*='#']")) {
+  const prepare = root => root.querySelectorAll("a.reference.internal[href*='#']").forEach(link => {
     const text = textOf(link);
-    if (!text) continue;
+    if (!text) return;
     link.addEventListener("pointerenter", e => e.pointerType === "touch" || soon(() => show(link, text), 150));
     link.addEventListener("pointerleave", e => e.pointerType === "touch" || soon(hide, 250));
     link.addEventListener("pointerdown", e => { byTouch = e.pointerType === "touch"; });
@@ -66,7 +66,9 @@
       }
       byTouch = false;
     });
-  }
+  });
+  prepare(article);
+  article.addEventListener("book:added", e => prepare(e.target)); // what a script has put into the page
   box.addEventListener("pointerenter", () => clearTimeout(timer));
   box.addEventListener("pointerleave", () => soon(hide, 250));
   document.addEventListener("keydown", e => e.key === "Escape" && hide());

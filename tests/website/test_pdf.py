@@ -138,6 +138,17 @@ def get(value):
     return value.get_object()
 
 
+def test_every_quiz_is_there_with_its_reasons(texts, site):
+    """Heads, and verdicts at the beginnings of lines."""
+    quizzes = [quiz for soup in site.values() for quiz in soup.select("fieldset.quiz")]
+    lines = [plain(line) for text in texts for line in text.splitlines()]
+    assert lines.count("Quiz") == len(quizzes) > 25
+    verdicts = [(why["data-letter"], why["data-says"]) for quiz in quizzes for why in quiz.select(".quiz-why")]
+    # where a line is set tightly its words are read as one
+    found = [match.groups() for line in lines if (match := re.match(r"([A-E]): ?(right|wrong)\.", line))]
+    assert found == verdicts
+
+
 def test_fonts_are_embedded(pdf):
     fonts = {font["/BaseFont"]: font for page in pdf.pages for font in map(get, page["/Resources"]["/Font"].values())}
     assert len(fonts) > 5
