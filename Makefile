@@ -20,7 +20,7 @@ export IPYTHONDIR := $(CURDIR)/.venv/ipython
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book pdf pdf-packages offline test test-slow site-test serve assignments grade lab bench accuracy variants gpu screenshots drift repository lint clean FORCE
+.PHONY: help book slides pdf pdf-packages offline test test-slow site-test serve assignments grade lab bench accuracy variants gpu screenshots drift repository lint clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -29,6 +29,9 @@ book: .venv/reader _build/inputs  ## run every notebook and build the site into 
 	@# a failed build leaves no site behind, and the next one reports every warning again
 	@$(PY) -c 'from jupyter_book.cli.main import main; main()' build . -q -W -n --keep-going \
 		|| { rm -rf $(SITE) _build/.doctrees; echo "make book: the build failed; the cause is above." >&2; exit 1; }
+
+slides: book  ## build the site; the slides are part of it
+	@echo "$(SITE)/book/teaching/slides/index.html"
 
 pdf: .venv/reader _build/inputs  ## make a PDF of the whole book in _build/pdf; needs LaTeX (see README)
 	@for tool in latexmk xelatex rsvg-convert; do command -v $$tool > /dev/null || { \
