@@ -20,7 +20,7 @@ export IPYTHONDIR := $(CURDIR)/.venv/ipython
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book slides pdf pdf-packages offline test test-slow site-test serve assignments grade lab bench accuracy variants gpu screenshots drift repository lint clean FORCE
+.PHONY: help book slides pdf pdf-packages offline test test-slow site-test serve assignments grade instructor lab bench accuracy variants gpu screenshots drift repository lint clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -73,6 +73,9 @@ assignments: .venv-course/ready  ## make the students' versions of the assignmen
 grade: .venv-course/ready  ## grade a folder of submissions, SUBMISSIONS=folder; see course/README.md
 	@test -n "$(SUBMISSIONS)" || { echo "Which ones? make grade SUBMISSIONS=folder" >&2; exit 1; }
 	@$(COURSE) -m coursework.grading "$(SUBMISSIONS)" $(if $(ASSIGNMENT),--assignment "$(ASSIGNMENT)")
+
+instructor: book .venv-course/ready  ## pack solutions, slides, rubric and answer keys for an instructor; STUDENTS=file as above
+	@$(COURSE) -m coursework.instructor_pack $(if $(STUDENTS),--students "$(STUDENTS)")
 
 lab: .venv/reader  ## open the notebooks in JupyterLab
 	@$(PY) -m jupyterlab --notebook-dir notebooks

@@ -6,6 +6,7 @@ Grading runs in .venv-course, which has nbgrader; `make test` makes it, and asks
 import functools
 import json
 import os
+import re
 import subprocess
 import time
 import tomllib
@@ -320,6 +321,10 @@ def test_reports_feedback_and_gradebook(grade):
     said = "It skips the blank between two equal labels"
     assert said in (course / "reports" / "1_ctc_alpha" / f"{name}.md").read_text(encoding="utf-8")
     assert said in (course / "feedback" / name / "1_ctc_alpha" / "1_ctc_alpha.html").read_text(encoding="utf-8")
+    hostile = "a-script-for-whoever-reads-it"
+    page = (course / "feedback" / hostile / "1_ctc_alpha" / "1_ctc_alpha.html").read_text(encoding="utf-8")
+    assert "CTC sums over" in page and "<math" in page  # and nothing is loaded or run when it is looked at
+    assert not re.search(r"<script|<img|<[^>]* on\w+=|<link", page)
     rows = (course / "1_ctc_alpha.csv").read_text(encoding="utf-8").splitlines()
     assert rows[0] == "student,variant,number_of_alignments,extended_target,log_alpha,loss,points,of"
     assert f"solution,{variant_of('solution')},1.0,1.0,6.0,2.0,10.0,10.0" in rows

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .questions import ASSIGNMENTS
-from .release import for_student, prove, read, variant_of
+from .release import NAME, for_student, prove, read, variant_of
 from .verdicts import Verdict
 
 __all__ = ["Course", "Result"]
@@ -78,6 +78,7 @@ class Course:
         from nbgrader import preprocessors as nb
         from traitlets.config import Config
 
+        from .pages import harmless
         from .referee import Referee, SandboxedExecute
 
         config = Config()
@@ -88,6 +89,8 @@ class Course:
         config.OverwriteCells.add_missing_cells = True
         config.SandboxedExecute.secret = self.secret
         config.SandboxedExecute.timeout = self.cell_seconds
+        config.HTMLExporter.filters = {"markdown2html": harmless}  # feedback shows what a student wrote and displayed
+        config.NbConvertBase.display_data_priority = ["text/plain"]
         config.NbGrader.log_level = "CRITICAL"
         return config
 
@@ -131,7 +134,7 @@ class Course:
         """Grade a folder of submissions; no submission stops the others."""
         released = self.release(assignment)
         students = sorted(path.name for path in Path(submissions).iterdir() if path.is_dir())
-        odd = [name for name in students if not re.fullmatch(r"[\w.-]+", name)]
+        odd = [name for name in students if not NAME.fullmatch(name)]
         if odd or not students:
             raise ValueError(f"submissions = {str(submissions)!r}; expected folders named by letters, digits, . _ -, "
                              f"one for each student{', not ' + repr(odd[0]) if odd else ''}")
@@ -173,12 +176,16 @@ class Course:
 
     def _write(self, assignment, results):
         """Reports, our table of questions, nbgrader's gradebook and feedback."""
+        from .pages import self_contained
+
         reports = self.folder / "reports" / assignment
         reports.mkdir(parents=True, exist_ok=True)
         for result in results:
             (reports / f"{result.student}.md").write_text(str(result), encoding="utf-8")
             feedback = self.api.generate_feedback(assignment, result.student, force=True)
             self._done(feedback, "write feedback on", assignment)
+            page = self.folder / "feedback" / result.student / assignment / f"{assignment}.html"
+            page.write_text(self_contained(page.read_text(encoding="utf-8")), encoding="utf-8")
         with open(self.folder / f"{assignment}.csv", "w", newline="", encoding="utf-8") as file:
             table = csv.writer(file)
             table.writerow(["student", "variant", *(verdict.name for verdict in results[0].verdicts), "points", "of"])

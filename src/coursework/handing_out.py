@@ -9,12 +9,30 @@ Needs the environment of course/requirements.txt.
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from .grading import Course
 from .questions import ASSIGNMENTS
+from .release import NAME
 
-__all__ = []
+__all__ = ["names"]
+
+
+def names(roster) -> list[str]:
+    """The students of a roster, one name a line; none without a roster.
+
+    Raises
+    ------
+    ValueError
+        If a name is none of a folder, or stands twice.
+    """
+    lines = roster.read_text(encoding="utf-8").splitlines() if roster else []
+    found = [line.strip() for line in lines if line.strip()]
+    for name in found:
+        if not NAME.fullmatch(name) or found.count(name) > 1:
+            raise ValueError(f"students: {name!r}; expected names of letters, digits, . _ - and each once")
+    return found
 
 
 def main():
@@ -22,7 +40,10 @@ def main():
     arguments.add_argument("--students", type=Path)
     arguments.add_argument("--out", type=Path, default=Path("_course"))
     given = arguments.parse_args()
-    students = given.students.read_text(encoding="utf-8").split() if given.students else ()
+    try:
+        students = names(given.students)
+    except (ValueError, OSError) as error:
+        sys.exit(f"make assignments: {error}")
     course = Course(given.out)
     for assignment in ASSIGNMENTS:
         for path in course.hand_out(assignment, given.out / "handed_out", students):

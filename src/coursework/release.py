@@ -11,12 +11,14 @@ import json
 import re
 from pathlib import Path
 
-__all__ = ["BEGIN", "END", "STUB", "ReleaseError", "for_student", "number_of", "prove", "read",
+__all__ = ["BEGIN", "END", "NAME", "STUB", "ReleaseError", "for_student", "number_of", "prove", "read",
            "variant_of", "without_solutions"]
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 #: What nbgrader puts in the place of a solution, a line each.
 STUB = ("# YOUR CODE HERE", "raise NotImplementedError()")
+#: A student's name, which is the name of a folder.
+NAME = re.compile(r"\w[\w.-]*")
 
 
 class ReleaseError(Exception):

@@ -1,0 +1,92 @@
+"""HTML that needs no network and runs no script: notebooks, feedback and lists for instructors, formulas as MathML.
+
+Needs the environment of course/requirements.txt. The book's own pages are made elsewhere, by Jupyter Book.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+
+import bleach
+from latex2mathml.converter import convert
+from nbconvert.exporters import HTMLExporter
+from nbconvert.filters import markdown2html
+from pygments.formatters import HtmlFormatter
+
+__all__ = ["harmless", "of_markdown", "of_notebook", "page", "self_contained"]
+
+_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 1rem/1.5 system-ui, sans-serif; max-width: 52rem; margin: 2rem auto; padding: 0 1rem; }
+code, pre { font-family: ui-monospace, monospace; font-size: .9em; }
+pre { background: #8881; border: 1px solid #8884; padding: .6rem; overflow-x: auto; line-height: 1.35; }
+table { border-collapse: collapse; display: block; overflow-x: auto; }
+th, td { border: 1px solid #8886; padding: .25rem .6rem; text-align: left; vertical-align: top; }
+.jp-InputPrompt, .jp-OutputPrompt, .prompt, .anchor-link { display: none; }
+math[display="block"] { margin: .8rem 0; }
+"""
+#: What is no formula: code, and whatever a student typed into it.
+_VERBATIM = re.compile(r"<(pre|code|style)\b.*?</\1>", re.S)
+_SCRIPT = re.compile(r"<script\b.*?</script>", re.S | re.I)
+_FORMULA = re.compile(r"\$\$([^<]+?)\$\$|\$([^$<\n]+?)\$|\\\(([^<]+?)\\\)|\\\[([^<]+?)\\\]")
+_TAGS = bleach.ALLOWED_TAGS | {*"h1 h2 h3 h4 h5 h6 p br hr pre div span table thead tbody tr th td".split()}
+_NAMED = re.compile(r"<m[io]>(\w{2,})</m[io]>(?!<mo)")
+
+
+def self_contained(text: str) -> str:
+    """A page without its scripts, and with MathML in the place of LaTeX; LaTeX that cannot be read stays.
+
+    Examples
+    --------
+    >>> self_contained('<script src="https://example.org/a.js"></script><p><code>$x$</code></p>')
+    '<p><code>$x$</code></p>'
+    """
+    text = _SCRIPT.sub("", text)
+    pieces, end = [], 0
+    for code in _VERBATIM.finditer(text):
+        pieces += [_FORMULA.sub(_mathml, text[end:code.start()]), code[0]]
+        end = code.end()
+    return "".join([*pieces, _FORMULA.sub(_mathml, text[end:])])
+
+
+def _mathml(found):
+    formula = next(filter(None, found.groups()))
+    try:
+        mathml = convert(html.unescape(formula), display="inline" if found[2] or found[3] else "block")
+    except Exception:  # whatever the converter meets in somebody's text
+        return found[0]
+    mathml = mathml.replace("<mo>&#x02202;</mo>", "<mi>&#x02202;</mi>")  # a derivative is no sum: no space around it
+    return _NAMED.sub(r'<mi>\1</mi><mspace width="0.17em"/>', mathml)  # log Z, and not logZ
+
+
+def harmless(text: str) -> str:
+    """HTML of a student's Markdown: no scripts, no frames, no pictures, nothing that happens when it is looked at.
+
+    Examples
+    --------
+    >>> harmless("**bold** <img src=x onerror=alert(1)>")
+    '<p><strong>bold</strong> </p>'
+    """
+    return bleach.clean(markdown2html(text), tags=_TAGS, strip=True).strip()
+
+
+def of_markdown(text: str, title: str) -> str:
+    """A page from Markdown with formulas between dollars."""
+    return page(markdown2html(text), title)
+
+
+def of_notebook(notebook, title: str) -> str:
+    """A page from a notebook and its outputs."""
+    body, _ = HTMLExporter(template_name="basic").from_notebook_node(notebook)
+    return page(body, title)
+
+
+def page(body: str, title: str) -> str:
+    """A page from the HTML of its body."""
+    colours = HtmlFormatter(style="default").get_style_defs(".highlight")
+    dark = HtmlFormatter(style="github-dark").get_style_defs(".highlight")
+    head = (f'<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+            f"<title>{html.escape(title)}</title><style>{colours}\n@media (prefers-color-scheme: dark) {{ {dark} }}\n"
+            f".highlight, .highlight pre {{ background: none; }}{_STYLE}</style>")
+    return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body>\n{self_contained(body)}\n</body></html>\n'
