@@ -87,7 +87,9 @@ def _known_mistake(question, cases, answers, expected, places):
                     value = mistake(**cases[i].facts, **cases[i].arguments)
             except (ValueError, IndexError):
                 continue  # this mistake has no answer here
-            same &= not _wrong(answers[i], value, question.tolerance)
+            if _wrong(answers[i], value, question.tolerance):
+                same = False
+                break
             differs |= not _same(value, expected[i], question.tolerance)
         if same and differs:
             return name
