@@ -315,6 +315,12 @@ def test_the_corpus_is_large_enough():
 
 
 @on_one_worker
+def test_a_flood_harms_nobody(grade):
+    """Whoever floods the socket in the first question has all the points of the others."""
+    assert grade("5_find_the_bug")["floods-the-socket"]["points"] == 8
+
+
+@on_one_worker
 def test_reports_feedback_and_gradebook(grade):
     course = grade("1_ctc_alpha")[""] / "course"
     name = "skips-between-equal-labels"

@@ -1,7 +1,8 @@
 """Puts a question to somebody's code: calls it on each case, and takes down what came back. It judges nothing.
 
-This file, `checking.py`, `encoding.py` and NumPy are all that is importable where submissions run. What is asked comes
-as data, and what is answered leaves as data, so that nothing which that code does to its process can change a mark.
+This file, `calling.py`, `checking.py`, `encoding.py` and NumPy are all that is importable where submissions run. What
+is asked comes as data, and what is answered leaves as data, so that nothing which that code does to its process can
+change a mark.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import threading
 
 import numpy as np
 
+from .calling import Elsewhere
 from .encoding import decoded, encoded
 
 __all__ = ["SECONDS", "ask"]
@@ -70,8 +72,9 @@ def ask(answer, cases, *, seconds=SECONDS) -> list[dict]:
     ----------
     answer : callable or value
     cases : list of dicts
-        ``{"arguments": {name: encoded value}}``; arguments are handed over in this order. A case without arguments asks
-        for a value.
+        ``{"arguments": {name: encoded value}}``; arguments are handed over in this order. ``{"function": line}`` in the
+        place of an encoded value is a function that is called through this line. A case without arguments asks for a
+        value.
     seconds : float
         What one call may take.
 
@@ -98,7 +101,7 @@ def ask(answer, cases, *, seconds=SECONDS) -> list[dict]:
 
 
 def _asked(answer, case, seconds):
-    arguments = {name: _plain(decoded(value)) for name, value in case["arguments"].items()}
+    arguments = {name: _argument(value) for name, value in case["arguments"].items()}
     if arguments and not callable(answer):
         return {"error": f"{type(answer).__name__}; expected a function of {', '.join(arguments)}"}
     given = {name: np.copy(value) for name, value in arguments.items() if isinstance(value, np.ndarray)}
@@ -120,6 +123,9 @@ def _asked(answer, case, seconds):
     return result
 
 
-def _plain(value):
-    """A number as a Python number, and not as an array without axes."""
+def _argument(value):
+    """A number as a Python number, and not as an array without axes; a function as one that can be called."""
+    if "function" in value:
+        return Elsewhere(value["function"])
+    value = decoded(value)
     return value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value

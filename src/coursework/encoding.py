@@ -73,13 +73,16 @@ def decoded(value: dict):
     if isinstance(value.get("text"), str):
         return value["text"]
     shape, dtype, values = value.get("shape"), value.get("dtype"), value.get("values")
-    if not (isinstance(shape, list) and all(isinstance(n, int) and n >= 0 for n in shape) and isinstance(values, list)
+    if not (isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape) and isinstance(values, list)
             and len(values) == math.prod(shape) <= LARGEST):
         raise ValueError(f"shape = {shape!r}; expected a list of integers >= 0 and as many values")
-    if dtype not in _DTYPES:
+    if not isinstance(dtype, str) or dtype not in _DTYPES:
         raise ValueError(f"dtype = {dtype!r}; expected one of {', '.join(_DTYPES)}")
     numbers = [_STRINGS.get(x, x) if isinstance(x, str) else x for x in values]
     kinds = {"bool": bool, "int": int, "float": int | float}[dtype]
     if not all(isinstance(x, kinds) for x in numbers):
         raise ValueError(f"values; expected numbers of dtype {dtype}, or 'inf', '-inf' or 'nan' as floats")
-    return np.array(numbers, dtype=_DTYPES[dtype]).reshape(shape)
+    try:
+        return np.array(numbers, dtype=_DTYPES[dtype]).reshape(shape)
+    except OverflowError as error:  # a number that no array holds
+        raise ValueError(f"values; expected numbers that fit into {np.dtype(_DTYPES[dtype])}") from error

@@ -21,6 +21,7 @@ from traitlets import Int, Unicode
 from traitlets.config import Config
 
 from .checking import ANSWERS, INPUTS
+from .oracle import Oracle
 from .questions import ASSIGNMENTS
 from .release import number_of, variant_of
 from .verdicts import Verdict, judge
@@ -31,7 +32,7 @@ _PACKAGE = Path(__file__).parent
 _ENDED = "The process ended: it was told to (os._exit), or took more memory or processor time than it is given."
 _STUCK = "It ran for too long and could not be stopped: look for a loop that does not end and catches every error."
 #: What the submission's process may import of this package.
-_SHIPPED = ("__init__.py", "asking.py", "checking.py", "encoding.py")
+_SHIPPED = ("__init__.py", "asking.py", "calling.py", "checking.py", "encoding.py")
 
 
 class SandboxedExecute(Execute):
@@ -48,10 +49,12 @@ class SandboxedExecute(Execute):
         drawn = {name: question.drawn(*seeds) for name, question in questions.items()}
         with tempfile.TemporaryDirectory(prefix="coursework-") as scratch:
             folder = Path(scratch, "submission")
-            self._prepare(Path(scratch), folder, drawn)
+            oracle = Oracle(folder / ".runtime" / "oracle")
+            self._prepare(Path(scratch), folder, drawn, oracle)
             resources["metadata"]["path"] = str(folder)
             try:
-                super().preprocess(nb, resources)
+                with oracle:
+                    super().preprocess(nb, resources)
             except DeadKernelError:
                 resources["coursework_end"] = _ENDED
             except Exception as error:  # nbclient's of a kernel that does not answer, whatever their class
@@ -61,7 +64,7 @@ class SandboxedExecute(Execute):
         resources["coursework_cases"] = drawn
         return nb, resources
 
-    def _prepare(self, scratch, folder, drawn):
+    def _prepare(self, scratch, folder, drawn, oracle):
         """An empty folder, what is importable, the cases, and the kernel's description."""
         library, runtime = scratch / "library", folder / ".runtime"
         (library / "coursework").mkdir(parents=True)
@@ -70,7 +73,7 @@ class SandboxedExecute(Execute):
             (library / "coursework" / name).write_bytes((_PACKAGE / name).read_bytes())
         inputs = scratch / "inputs.json"
         inputs.write_text(json.dumps({
-            name: {"cases": [case.as_data() for case in cases], "facts": dict(cases[0].facts)}
+            name: {"cases": [case.as_data(oracle.hand_out) for case in cases], "facts": dict(cases[0].facts)}
             for name, cases in drawn.items()
         }), encoding="utf-8")
         command = [sys.executable, "-I", str(_PACKAGE / "sandbox.py"), str(library), str(self.address_space),

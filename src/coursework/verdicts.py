@@ -33,6 +33,9 @@ def judge(question, cases, answers) -> Verdict:
     """
     if len(answers) != len(cases):
         return Verdict(question.name, 0.0, question.total, ("There is no answer.",))
+    if question.judged:
+        points, findings = question.judged(cases, answers)
+        return Verdict(question.name, points, question.total, tuple(findings) or ("right",))
     expected = question.answers(question.right, cases)
     points, findings = 0.0, []
     for group, worth in question.points.items():

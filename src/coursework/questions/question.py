@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..encoding import encoded
+from ..oracle import Function
 
 __all__ = ["Case", "Question"]
 
@@ -18,14 +19,20 @@ class Case:
     """One thing that is asked.
 
     ``arguments`` are handed to the answer; without any, the answer is a value, and ``facts`` are what it is about.
+    An argument may be an :class:`..oracle.Function`.
     """
 
     group: str
     arguments: Mapping = field(default_factory=dict)
     facts: Mapping = field(default_factory=dict)
 
-    def as_data(self):
-        return {"arguments": {name: encoded(value) for name, value in self.arguments.items()}}
+    def as_data(self, hand_out=Function.handed_out):
+        """The case as data. What stands for a function is what ``hand_out`` makes of it: by default, for use at home,
+        the function's own answers to requests."""
+        return {"arguments": {
+            name: {"function": hand_out(value)} if isinstance(value, Function) else encoded(value)
+            for name, value in self.arguments.items()
+        }}
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,7 @@ class Question:
 
     ``cases`` draws cases from a generator, each in a group; all cases of a group right earn the group's points.
     ``right`` and each of ``mistakes`` (its name, and what it answers) are functions of a case's facts and arguments.
+    ``judged``, if given, finds points and findings of cases and answers in a way of its own.
     """
 
     name: str
@@ -42,6 +50,7 @@ class Question:
     right: Callable
     mistakes: Mapping[str, Callable]
     tolerance: float = 1e-9
+    judged: Callable[[list[Case], list[dict]], tuple[float, list[str]]] | None = None
 
     @property
     def total(self):
