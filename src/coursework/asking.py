@@ -74,7 +74,7 @@ def ask(answer, cases, *, seconds=SECONDS) -> list[dict]:
     cases : list of dicts
         ``{"arguments": {name: encoded value}}``; arguments are handed over in this order. ``{"function": line}`` in the
         place of an encoded value is a function that is called through this line. A case without arguments asks for a
-        value.
+        value. If some arguments are packed, so is the answer.
     seconds : float
         What one call may take.
 
@@ -105,11 +105,12 @@ def _asked(answer, case, seconds):
     if arguments and not callable(answer):
         return {"error": f"{type(answer).__name__}; expected a function of {', '.join(arguments)}"}
     given = {name: np.copy(value) for name, value in arguments.items() if isinstance(value, np.ndarray)}
+    packed = any("packed" in value for value in case["arguments"].values())
     printed, result = _Printed(), {}
     try:
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed), _at_most(seconds):
             value = answer(*arguments.values()) if arguments else answer
-            result["value"] = encoded(value)
+            result["value"] = encoded(value, packed=packed)
     except _TooLong:
         result = {"error": f"{_RUNNING} {seconds:g} s"}
     except (Exception, SystemExit) as error:  # a submission may raise anything

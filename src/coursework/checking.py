@@ -55,12 +55,14 @@ def check(assignment, name, answer, variant=0):
 
         publish_display_data({ANSWERS: {"name": name, "answers": ask(answer, _given(name)["cases"])}})
         return None
+    from .effort import measured_here
     from .questions import find
     from .verdicts import judge
 
     question = find(assignment, name)
     cases = question.drawn(variant)
-    verdict = judge(question, cases, ask(answer, [case.as_data() for case in cases]))
+    verdict = judge(question, cases, ask(answer, [case.as_data() for case in cases]),
+                    lambda: measured_here(question.effort, cases, answer))
     print(verdict)
     return verdict.points
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -21,8 +22,10 @@ from traitlets import Int, Unicode
 from traitlets.config import Config
 
 from .checking import ANSWERS, INPUTS
+from .effort import Meter, share, slow_seconds
 from .oracle import Oracle
 from .questions import ASSIGNMENTS
+from .questions.question import Faster
 from .release import number_of, variant_of
 from .verdicts import Verdict, judge
 
@@ -47,10 +50,11 @@ class SandboxedExecute(Execute):
         questions = ASSIGNMENTS[given["assignment"]]
         seeds = variant_of(given["student"]), number_of(f"{self.secret}/{given['student']}")
         drawn = {name: question.drawn(*seeds) for name, question in questions.items()}
+        self._questions, self._drawn, self._meter, self._answered = questions, drawn, None, {}
         with tempfile.TemporaryDirectory(prefix="coursework-") as scratch:
             folder = Path(scratch, "submission")
             oracle = Oracle(folder / ".runtime" / "oracle")
-            self._prepare(Path(scratch), folder, drawn, oracle)
+            self._prepare(Path(scratch), folder, oracle)
             resources["metadata"]["path"] = str(folder)
             try:
                 with oracle:
@@ -61,25 +65,51 @@ class SandboxedExecute(Execute):
                 resources["coursework_end"] = _STUCK if isinstance(error, TimeoutError) else f"{error}"[:500]
             report = Path(scratch, "fences")
             resources["coursework_fences"] = report.read_text().split("\n")[:-1] if report.exists() else []
-        resources["coursework_cases"] = drawn
+        resources["coursework_cases"], resources["coursework_answers"] = drawn, self._answered
         return nb, resources
 
-    def _prepare(self, scratch, folder, drawn, oracle):
+    def on_cell_execute(self, cell, **_):
+        """Before a cell runs. The cases of a question that is measured become known here, and its clock is running."""
+        if self._meter is None and any(question.effort for question in self._questions.values()):
+            self._meter = Meter(self.km.provisioner.pid)
+        if is_grade(cell) and self._questions[name := cell.metadata.nbgrader.grade_id].effort:
+            self._meter.start()
+            self._tell(name)
+
+    def on_cell_executed(self, **said):
+        """After it. What a later message adds to its output comes too late."""
+        cell = said["cell"]
+        if is_grade(cell):
+            name = cell.metadata.nbgrader.grade_id
+            spent = self._meter.stop() if self._questions[name].effort else None
+            self._answered[name] = _answers(cell, name), spent
+        super().on_cell_executed(**said)
+
+    def _tell(self, measured=None):
+        """Write the cases where the submission finds them: of what is measured, only those of this question."""
+        self._inputs.write_text(json.dumps({
+            name: asked if name == measured or not self._questions[name].effort else {**asked, "cases": []}
+            for name, asked in self._asked.items()
+        }), encoding="utf-8")
+
+    def _prepare(self, scratch, folder, oracle):
         """An empty folder, what is importable, the cases, and the kernel's description."""
         library, runtime = scratch / "library", folder / ".runtime"
         (library / "coursework").mkdir(parents=True)
         runtime.mkdir(parents=True)
         for name in _SHIPPED:
             (library / "coursework" / name).write_bytes((_PACKAGE / name).read_bytes())
-        inputs = scratch / "inputs.json"
-        inputs.write_text(json.dumps({
+        self._inputs = scratch / "inputs.json"
+        self._asked = {
             name: {"cases": [case.as_data(oracle.hand_out) for case in cases], "facts": dict(cases[0].facts)}
-            for name, cases in drawn.items()
-        }), encoding="utf-8")
+            for name, cases in self._drawn.items()
+        }
+        self._tell()
         command = [sys.executable, "-I", str(_PACKAGE / "sandbox.py"), str(library), str(self.address_space),
                    str(self.processor_seconds), str(scratch / "fences"), "-f", "{connection_file}"]
-        surroundings = {INPUTS: str(inputs), "HOME": str(folder), "IPYTHONDIR": str(folder), "TMPDIR": str(folder),
-                        "JUPYTER_RUNTIME_DIR": str(runtime), "OPENBLAS_NUM_THREADS": "1", "MPLBACKEND": "agg"}
+        surroundings = {INPUTS: str(self._inputs), "HOME": str(folder), "TMPDIR": str(folder),
+                        "IPYTHONDIR": str(folder), "JUPYTER_RUNTIME_DIR": str(runtime),
+                        "OPENBLAS_NUM_THREADS": "1", "MPLBACKEND": "agg"}
         kernel = scratch / "kernels" / "submission"
         kernel.mkdir(parents=True)
         (kernel / "kernel.json").write_text(json.dumps({
@@ -114,17 +144,25 @@ class Referee(NbGraderPreprocessor):
                 first_error = first_error or error
                 continue
             question = questions[cell.metadata.nbgrader.grade_id]
-            answers = _answers(cell, question.name)
+            answers, spent = resources["coursework_answers"].get(question.name, (None, None))
             if answers is None:
                 verdict = Verdict(question.name, 0.0, question.total, (_why(error, first_error, end),))
             else:
-                verdict = judge(question, drawn[question.name], answers)
+                verdict = judge(question, drawn[question.name], answers, partial(_found, question, drawn, spent))
             verdicts.append(verdict)
             cell.outputs = [new_output("stream", name="stdout", text=f"{verdict}\n"),
                             new_output("execute_result", {"text/plain": str(verdict.points)}, execution_count=1)]
         given = resources["nbgrader"]
         self.kept[given["assignment"], given["student"]] = verdicts, resources["coursework_fences"]
         return nb, resources
+
+
+def _found(question, drawn, spent):
+    """The factor or the share, from what the submission's process spent."""
+    (seconds, taken), cases = spent, drawn[question.name]
+    if isinstance(question.effort, Faster):
+        return slow_seconds(question.effort, cases) / seconds
+    return share(question.effort, cases, taken)
 
 
 def _answers(cell, name):

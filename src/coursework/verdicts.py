@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .effort import said, sufficient
 from .encoding import decoded
 
 __all__ = ["Verdict", "judge"]
@@ -25,11 +26,14 @@ class Verdict:
         return "\n".join([head, *(f"  {finding}" for finding in self.findings)])
 
 
-def judge(question, cases, answers) -> Verdict:
+def judge(question, cases, answers, measure=None) -> Verdict:
     """Compare the answers (of :func:`.asking.ask`) with the right ones, group by group.
 
     A group is right if all its cases are. Of a wrong one it is said which known mistake gives exactly these answers, or
     else what is wrong with the first answer that is.
+
+    If the question asks for an effort, ``measure()`` tells how much there is (:mod:`.effort`), and without enough of
+    it, or if a large case is wrong, right answers earn nothing. Without ``measure`` only right and wrong is judged.
     """
     if len(answers) != len(cases):
         return Verdict(question.name, 0.0, question.total, ("There is no answer.",))
@@ -37,17 +41,28 @@ def judge(question, cases, answers) -> Verdict:
         points, findings = question.judged(cases, answers)
         return Verdict(question.name, points, question.total, tuple(findings) or ("right",))
     expected = question.answers(question.right, cases)
-    points, findings = 0.0, []
+    points, findings, large_wrong = 0.0, [], False
     for group, worth in question.points.items():
         places = [i for i, case in enumerate(cases) if case.group == group]
         wrong = [i for i in places if _wrong(answers[i], expected[i], question.tolerance)]
         if not wrong:
             points += worth
             continue
-        named = _known_mistake(question, cases, answers, expected, places)
+        large_wrong |= any(cases[i].large for i in places)
+        named = (_known_mistake(question, cases, answers, expected, places)
+                 or _said_again(cases, answers, wrong))
         text = named or _wrong(answers[wrong[0]], expected[wrong[0]], question.tolerance)
         if text not in findings:
             findings.append(text)
+    if question.effort and large_wrong:
+        points = 0.0
+    elif question.effort and measure:
+        found = measure()
+        enough = sufficient(question.effort, found)
+        if not findings:
+            findings.append("right" if enough else "Its numbers are right.")
+        findings.append(said(question.effort, found))
+        points *= enough
     return Verdict(question.name, points, question.total, tuple(findings) or ("right",))
 
 
@@ -96,6 +111,14 @@ def _known_mistake(question, cases, answers, expected, places):
             differs |= not _same(value, expected[i], question.tolerance)
         if same and differs:
             return name
+    return None
+
+
+def _said_again(cases, answers, wrong):
+    """A sentence, if a wrong answer to a large case is that to one before it."""
+    for i in wrong:
+        if cases[i].large and any("value" in answers[j] and answers[j] == answers[i] for j in range(i)):
+            return "It gives the answer of an earlier call again; nothing may be kept from one call to the next."
     return None
 
 

@@ -1,6 +1,6 @@
 """The questions of each assignment. They know the right answers: where submissions run, they are not importable."""
 
-from . import ctc_alpha, ctc_beta, ctc_gradient, fastemit, find_the_bug, rnnt_gradient
+from . import ctc_alpha, ctc_beta, ctc_gradient, fastemit, find_the_bug, make_it_fast, rnnt_gradient
 
 __all__ = ["ASSIGNMENTS", "find"]
 
@@ -13,6 +13,7 @@ ASSIGNMENTS = {
         "3_ctc_gradient": ctc_gradient,
         "4_rnnt_gradient": rnnt_gradient,
         "5_find_the_bug": find_the_bug,
+        "6_make_it_fast": make_it_fast,
         "7_fastemit": fastemit,
     }.items()
 }

@@ -11,7 +11,7 @@ import numpy as np
 from ..encoding import encoded
 from ..oracle import Function
 
-__all__ = ["Case", "Question"]
+__all__ = ["Case", "Faster", "Question", "Smaller"]
 
 
 @dataclass(frozen=True)
@@ -19,20 +19,44 @@ class Case:
     """One thing that is asked.
 
     ``arguments`` are handed to the answer; without any, the answer is a value, and ``facts`` are what it is about.
-    An argument may be an :class:`..oracle.Function`.
+    An argument may be an :class:`..oracle.Function`. ``large`` cases have many numbers, which travel packed, and are
+    those whose time and memory is measured.
     """
 
     group: str
     arguments: Mapping = field(default_factory=dict)
     facts: Mapping = field(default_factory=dict)
+    large: bool = False
 
     def as_data(self, hand_out=Function.handed_out):
         """The case as data. What stands for a function is what ``hand_out`` makes of it: by default, for use at home,
         the function's own answers to requests."""
         return {"arguments": {
-            name: {"function": hand_out(value)} if isinstance(value, Function) else encoded(value)
+            name: {"function": hand_out(value)} if isinstance(value, Function) else encoded(value, packed=self.large)
             for name, value in self.arguments.items()
         }}
+
+
+@dataclass(frozen=True)
+class Faster:
+    """An answer has to be right on the large cases, and there ``times`` as fast as ``slow``. ``hint`` says why not."""
+
+    slow: Callable
+    times: float
+    hint: str
+
+
+@dataclass(frozen=True)
+class Smaller:
+    """An answer has to be right on the large cases, and to take no more than ``share`` of the memory of one array.
+
+    ``shape`` of a case's arguments is that of the array, of float64; ``what`` says which one it is.
+    """
+
+    shape: Callable
+    what: str
+    share: float
+    hint: str
 
 
 @dataclass(frozen=True)
@@ -41,7 +65,8 @@ class Question:
 
     ``cases`` draws cases from a generator, each in a group; all cases of a group right earn the group's points.
     ``right`` and each of ``mistakes`` (its name, and what it answers) are functions of a case's facts and arguments.
-    ``judged``, if given, finds points and findings of cases and answers in a way of its own.
+    With an ``effort`` it earns nothing, however right, unless it is fast or small enough. ``judged``, if given, finds
+    points and findings of cases and answers in a way of its own.
     """
 
     name: str
@@ -50,6 +75,7 @@ class Question:
     right: Callable
     mistakes: Mapping[str, Callable]
     tolerance: float = 1e-9
+    effort: Faster | Smaller | None = None
     judged: Callable[[list[Case], list[dict]], tuple[float, list[str]]] | None = None
 
     @property
