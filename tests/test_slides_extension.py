@@ -111,6 +111,7 @@ def build(book, deck):
                        "explanations", "equation_checks", "from_chapters", "slides"],
         "myst_enable_extensions": ["dollarmath", "colon_fence"], "nb_execution_mode": "off", "numfig": True,
         "math_numfig": True, "html_theme": "basic", "exclude_patterns": ["book/teaching/slides/session_*"],
+        "source_suffix": {".rst": "restructuredtext"},  # else myst_nb changes the default, and later tests meet it
     }
     with docutils_namespace():
         app = Sphinx(book, None, book / "out", book / "trees", "html", confoverrides=settings, status=None,

@@ -247,9 +247,15 @@ def order(app, doctree):
         text = "\n\\numbered\n" if toctree["numbered"] else "\n\\unnumbered\n"
         if toctree["caption"]:
             text += f"\\part{{{escape(toctree['caption'], 'xelatex')}}}\n"
-        doctree += [PrintedLaTeX("", text=text), *(pages.pop(name) for name in toctree["includefiles"])]
-    if pages:
-        raise ValueError(f"printed_book has no place for pages below other pages: {sorted(pages)}")
+        names = in_order(app.env, toctree["includefiles"])
+        doctree += [PrintedLaTeX("", text=text), *(pages.pop(name) for name in names)]
+
+
+def in_order(env, names):
+    """Yield these pages, each of them followed by those that the table of contents has below it."""
+    for name in names:
+        yield name
+        yield from in_order(env, env.toctree_includes.get(name, ()))
 
 
 def place_references(doctree, pages):

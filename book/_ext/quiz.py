@@ -4,6 +4,7 @@ A quiz is a question, a list of answers that begin with ``[x]`` (right) or ``[ ]
 quotation that says why. Several right answers make boxes to tick of what is else a choice of one. On the website
 quiz.js checks the answers and progress.js keeps the result in the browser; without JavaScript, the explanations unfold
 below the answers. printed_book.py sets them in small print. A quiz that lacks anything is an error of the build.
+The role ``{quiz}`name` `` is a link to a quiz from another page: "quiz 2 of chapter 5".
 """
 
 import html
@@ -13,7 +14,7 @@ from chapter_map import numbered
 from docutils import nodes
 from sphinx.environment.collectors import EnvironmentCollector
 from sphinx.util import logging
-from sphinx.util.docutils import SphinxDirective
+from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 logger = logging.getLogger(__name__)
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -41,6 +42,10 @@ class QuizExplanations(nodes.General, nodes.Element):
 
 class QuizExplanation(nodes.General, nodes.Element):
     """Paragraphs, with the `letter` of the answer, and whether it is `right`."""
+
+
+class QuizLink(nodes.Inline, nodes.Element):
+    """Where a link to a quiz goes, once every quiz is known: `name`, and the `page` that it stands on."""
 
 
 # --- reading ---
@@ -118,14 +123,22 @@ class Quizzes(EnvironmentCollector):
         app.env.quizzes[app.env.docname] = found
 
 
+class QuizRole(SphinxRole):
+    def run(self):
+        self.env.metadata[self.env.docname]["names_quizzes"] = True
+        node = QuizLink(name=self.text, page=self.env.docname)
+        self.set_source_info(node)
+        return [node], []
+
+
 def check_names(app, env):
-    """Warn about a name that stands twice: their results would be one. Have the page of progress written again."""
+    """Warn about a name that stands twice: their results would be one. Have pages that name quizzes written again."""
     first = {}
     for name, place in [quiz for page in sorted(env.quizzes) for quiz in env.quizzes[page]]:
         if name in first:
             logger.warning('quiz "%s": this name is taken, at %s', name, first[name], location=place)
         first.setdefault(name, place)
-    return [page for page, facts in env.metadata.items() if facts.get("progress")]
+    return [page for page, facts in env.metadata.items() if facts.get("progress") or facts.get("names_quizzes")]
 
 
 # --- the website ---
@@ -214,6 +227,25 @@ def resolve(app, doctree, docname):
             node.replace_self(nodes.raw("", progress(app, docname), format="html"))
         else:
             node.replace_self(printed_progress(app, docname))
+    for node in list(doctree.findall(QuizLink)):
+        node.replace_self(link_to(app, node) or [])
+
+
+def link_to(app, node):
+    """Return a link to a quiz; on paper, where each has its chapter's place, its name in words."""
+    places = [(page, number) for page, found in app.env.quizzes.items()
+              for number, (name, _) in enumerate(found, 1) if name == node["name"]]
+    if not places:
+        logger.warning('there is no quiz "%s"', node["name"], location=node)
+        return None
+    page, number = places[0]
+    section = app.env.toc_secnumbers.get(page, {}).get("")
+    of = f"chapter {'.'.join(map(str, section))}" if section else app.env.titles[page].astext()
+    text = f"quiz {number} of {of}"
+    if app.builder.format != "html":
+        return nodes.Text(text)
+    uri = f"{app.builder.get_relative_uri(node['page'], page)}#quiz-{node['name']}"
+    return nodes.reference("", text, internal=True, refuri=uri)
 
 
 def progress(app, docname):
@@ -255,10 +287,12 @@ def setup(app):
     for node, visitors in HTML.items():
         app.add_node(node, html=visitors)
     app.add_node(ProgressPlaceholder)
+    app.add_node(QuizLink)
     app.add_directive("quiz", QuizDirective)
     app.add_directive("progress", Progress)
+    app.add_role("quiz", QuizRole())
     app.add_env_collector(Quizzes)
     app.connect("env-updated", check_names)
     app.connect("doctree-resolved", resolve)
     app.connect("html-page-context", load)
-    return {"version": "1", "env_version": 1, "parallel_read_safe": True, "parallel_write_safe": True}
+    return {"version": "1", "env_version": 2, "parallel_read_safe": True, "parallel_write_safe": True}

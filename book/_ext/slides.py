@@ -74,16 +74,21 @@ def take_in(app, config):
     config.glossary_not_on = [*config.glossary_not_on, *(FOLDER + deck for deck in decks)]
 
 
+def sections_of(doctree):
+    """Return the sections that become slides: the page's own, then those in it; none without a title."""
+    top = next(doctree.findall(nodes.section), None)
+    return [] if top is None else [top, *(child for child in top.children if isinstance(child, nodes.section))]
+
+
 def look(app, doctree):
     """Note title, slides and minutes of a deck, and say what is missing."""
     env = app.env
     if not is_deck(env.docname):
         return
-    top = next(doctree.findall(nodes.section), None)
-    if top is None:
+    slides = sections_of(doctree)
+    if not slides:
         logger.warning("a deck needs a title", location=env.docname)
         return
-    slides = [top, *(child for child in top.children if isinstance(child, nodes.section))]
     total = 0
     for slide in slides:
         notes = [child for child in slide.children if isinstance(child, Notes)]
@@ -120,8 +125,7 @@ def resolve(app, doctree, docname):
 
 
 def make_slides(app, doctree, docname):
-    top = next(doctree.findall(nodes.section))
-    inner = [child for child in top.children if isinstance(child, nodes.section)]
+    top, *inner = sections_of(doctree)
     for section in inner:
         top.remove(section)
     begin, slides = 0, []

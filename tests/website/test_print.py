@@ -6,6 +6,7 @@ from built_site import SITE
 PAPER = 540  # pixels between the margins: narrower than A4, 680, so that long lines of code are seen to wrap
 PAGES = [
     "book/preface.html", "book/laboratory.html", "book/rosetta.html", "book/teaching/index.html",
+    "book/teaching/session_3.html", "book/teaching/syllabus.html", "book/teaching/prerequisites.html",
     *(f"notebooks/{name}.html" for name in (
         "40_ctc_gradient", "42_ctc_2006", "60_rnnt_gradient", "62_rnnt_kernels", "96_the_floor")),
 ]
