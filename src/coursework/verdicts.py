@@ -21,6 +21,10 @@ class Verdict:
     total: float
     findings: tuple[str, ...]
 
+    @property
+    def right(self) -> bool:
+        return self.points == self.total
+
     def __str__(self):
         head = f"{self.name}: {self.points:g} of {self.total:g} points"
         return "\n".join([head, *(f"  {finding}" for finding in self.findings)])
