@@ -1,5 +1,6 @@
 """The Sphinx extension that makes LaTeX of the book, tried on a small one; tests/website/test_pdf.py reads the PDF."""
 
+import json
 import re
 from io import StringIO
 from pathlib import Path
@@ -69,10 +70,10 @@ def book(tmp_path, monkeypatch):
     return tmp_path
 
 
-def build(book):
+def build(book, parser="myst_parser", **more):
     """Return the body of the document, and all of it."""
     settings = {
-        "extensions": ["myst_parser", "sphinx_proof", "sphinx_exercise", "printed_book"],
+        "extensions": [parser, "sphinx_proof", "sphinx_exercise", "printed_book"],
         "myst_enable_extensions": ["dollarmath"],
         "html_theme_options": {"extra_footer": "A licence."},
         "html_title": "The book",
@@ -83,6 +84,7 @@ def build(book):
         "latex_engine": "xelatex",
         "latex_documents": [("index", "book.tex", "The book", "Nobody", "manual")],
         "exclude_patterns": ["_build"],
+        **more,
     }
     out, warnings = book / "_build", StringIO()
     with docutils_namespace():
@@ -115,6 +117,21 @@ def test_boxes(book):
     assert re.search(r"\\hyperref\[\\detokenize\{two:a-theorem\}\]\{\\sphinxcrossref\{Theorem 2.1\}\}", body)
     assert r"\label{\detokenize{two:a-theorem}}" in body and r"\label{\detokenize{two:an-exercise}}" in body
     assert r"It is clear.%" in body.replace("\n", "")
+
+
+def test_cells_that_wait_for_an_answer_are_not_printed(book):
+    def cell(text, *tags):
+        return {"cell_type": "code", "id": text, "metadata": {"tags": list(tags)}, "source": f"{text} = 1",
+                "execution_count": 1, "outputs": []}
+
+    (book / "one.md").unlink()
+    title = {"cell_type": "markdown", "id": "title", "metadata": {}, "source": "# One"}
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}, "language_info": {"name": "python"}}
+    (book / "one.ipynb").write_text(json.dumps({
+        "cells": [title, cell("shown", "hide-cell"), cell("asked", "check-answer", "hide-cell")], "metadata": kernel,
+        "nbformat": 4, "nbformat_minor": 5}))
+    body, _ = build(book, "myst_nb", nb_execution_mode="off", source_suffix={".md": "myst-nb", ".ipynb": "myst-nb"})
+    assert "shown" in body and "asked" not in body
 
 
 def test_the_title_page_has_version_and_licence(book):

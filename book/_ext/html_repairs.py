@@ -2,8 +2,8 @@
 
 sphinx-proof and sphinx-exercise give every proof, and the inside of every theorem, proof, exercise and solution, one
 and the same id, to which nothing links; bibtex gives its entries a role that their list does not allow; myst-nb puts
-paragraphs into summaries, where only text may stand; and the page that leads from index.html to the first page has no
-title and no language.
+paragraphs into summaries, where only text may stand, and gives all of them one name; and the page that leads from
+index.html to the first page has no title and no language.
 """
 
 import html
@@ -12,6 +12,7 @@ from pathlib import Path
 
 REPEATED_IDS = re.compile(r' id="(?:(?:exercise|proof|solution)-content|proof)"')
 SUMMARY = re.compile(r'<p class="((?:collapsed|expanded) admonition-title)">(.*?)</p>')
+NAME_OF_ALL = '<summary aria-label="Toggle hidden content">'  # and not what is written there
 FIRST_PAGE = """<!DOCTYPE html>
 <html lang="{language}">
 <head>
@@ -27,7 +28,7 @@ FIRST_PAGE = """<!DOCTYPE html>
 def repair(app, pagename, templatename, context, doctree):
     if "body" in context:
         body = context["body"].replace('role="doc-biblioentry"', 'role="listitem"')
-        body = SUMMARY.sub(r'<span class="\1">\2</span>', body)
+        body = SUMMARY.sub(r'<span class="\1">\2</span>', body).replace(NAME_OF_ALL, "<summary>")
         context["body"] = REPEATED_IDS.sub("", body)
 
 

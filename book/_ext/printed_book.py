@@ -77,6 +77,9 @@ def print_book(app, doctree, docname):
     for page in doctree.findall(addnodes.start_of_file):
         for child in page:
             child.parent = page  # Sphinx leaves it where it was
+    for cell in list(doctree.findall(nodes.container)):
+        if "tag_check-answer" in cell["classes"]:  # it waits for an answer, and paper takes none
+            cell.parent.remove(cell)
     number_equations(app.env, doctree)
     make_boxes(app.env, doctree)
     for quiz in list(doctree.findall(Quiz)):
