@@ -107,6 +107,8 @@ def build(book, deck):
     (book / "book" / "teaching" / "slides" / "session_1.md").write_text(deck)
     warnings = StringIO()
     settings = {
+        # Sphinx keeps what an earlier build of this process, with another parser, has said of .md
+        "source_suffix": {".md": "myst-nb", ".ipynb": "myst-nb"},
         "extensions": ["myst_nb", "sphinx_proof", "sphinx_exercise", "sphinx.ext.mathjax", "figures", "lattice_lab",
                        "explanations", "equation_checks", "from_chapters", "slides"],
         "myst_enable_extensions": ["dollarmath", "colon_fence"], "nb_execution_mode": "off", "numfig": True,

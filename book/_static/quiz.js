@@ -61,10 +61,11 @@
   const quizzes = [...document.querySelectorAll("fieldset.quiz")];
   quizzes.forEach(prepare);
 
-  // MathJax makes each formula a stop of the Tab key, and so a thing of its own in a label: a click would miss the answer
+  // MathJax makes each formula a stop of the Tab key: in a label a click on it would miss the answer, and elsewhere in a
+  // quiz it would stand between the reader and the next thing to press. Screen readers read formulas all the same.
   window.addEventListener("load", async () => {
     await window.MathJax?.startup?.promise;
-    for (const formula of document.querySelectorAll(".quiz-answer mjx-container")) formula.removeAttribute("tabindex");
+    for (const formula of document.querySelectorAll("fieldset.quiz mjx-container")) formula.removeAttribute("tabindex");
   });
 
   // paper cannot unfold
