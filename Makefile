@@ -20,7 +20,7 @@ export IPYTHONDIR := $(CURDIR)/.venv/ipython
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book slides pdf pdf-packages offline test test-slow site-test serve assignments grade instructor lab bench accuracy variants gpu screenshots drift repository lint clean FORCE
+.PHONY: help book slides pdf pdf-packages offline test test-slow site-test serve assignments grade instructor lab bench accuracy variants vectors gpu screenshots drift repository lint clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -90,6 +90,9 @@ accuracy: .venv/dev  ## measure how exact float32 lattices are, by method
 
 variants: .venv/dev  ## measure every loss by every kind of check, into data/variants.json
 	$(PY) -m pytest -q tests/test_variants_table.py --write-table
+
+vectors: .venv/dev  ## compute the test vectors in 50 digits, into data/vectors
+	@PYTHONPATH=src $(PY) -m coursework.vectors write
 
 gpu: .venv/dev  ## on a machine with CUDA: tests, memory checker, accuracy and times; results go to data/
 	@$(PY) -c 'import sys, torch; sys.exit(0 if torch.cuda.is_available() else "make gpu: torch finds no CUDA device")'

@@ -107,13 +107,12 @@ def build(book, deck):
     (book / "book" / "teaching" / "slides" / "session_1.md").write_text(deck)
     warnings = StringIO()
     settings = {
-        # Sphinx keeps what an earlier build of this process, with another parser, has said of .md
+        # of its own: Sphinx keeps in the default, for later tests, what a parser has said of .md
         "source_suffix": {".md": "myst-nb", ".ipynb": "myst-nb"},
         "extensions": ["myst_nb", "sphinx_proof", "sphinx_exercise", "sphinx.ext.mathjax", "figures", "lattice_lab",
                        "explanations", "equation_checks", "from_chapters", "slides"],
         "myst_enable_extensions": ["dollarmath", "colon_fence"], "nb_execution_mode": "off", "numfig": True,
         "math_numfig": True, "html_theme": "basic", "exclude_patterns": ["book/teaching/slides/session_*"],
-        "source_suffix": {".rst": "restructuredtext"},  # else myst_nb changes the default, and later tests meet it
     }
     with docutils_namespace():
         app = Sphinx(book, None, book / "out", book / "trees", "html", confoverrides=settings, status=None,

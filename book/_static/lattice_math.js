@@ -23,7 +23,7 @@ const LatticeMath = (() => {
 
   function logSoftmax(row) {
     const norm = row.reduce(logAddExp, -Infinity);
-    return row.map((x) => x - norm);
+    return norm === -Infinity ? row : row.map((x) => x - norm);
   }
 
   /* One row of V numbers for each frame (CTC) or node (RNN-T, row t (U + 1) + u). */

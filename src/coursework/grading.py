@@ -14,13 +14,14 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import sys
 import time
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
-from .questions import ASSIGNMENTS
+from .questions import ASSIGNMENTS, FILES
 from .release import NAME, for_student, prove, read, variant_of
 from .verdicts import Verdict
 
@@ -88,6 +89,7 @@ class Course:
             SandboxedExecute, Referee, nb.LimitOutput, nb.SaveAutoGrades, nb.AssignLatePenalties, nb.CheckCellMetadata]
         config.OverwriteCells.add_missing_cells = True
         config.SandboxedExecute.secret = self.secret
+        config.SandboxedExecute.submitted = str(self.folder / "submitted")
         config.SandboxedExecute.timeout = self.cell_seconds
         config.HTMLExporter.filters = {"markdown2html": harmless}  # feedback shows what a student wrote and displayed
         config.NbConvertBase.display_data_priority = ["text/plain"]
@@ -160,6 +162,7 @@ class Course:
         notebook, notes = _submitted(folder / f"{assignment}.ipynb", released)
         shutil.rmtree(there, ignore_errors=True)
         there.mkdir(parents=True)
+        notes += _attached(folder, there, FILES.get(assignment, {}))
         target = there / f"{assignment}.ipynb"
         Referee.kept.pop((assignment, student), None)
         for attempt in (notebook, released):
@@ -213,6 +216,35 @@ def _submitted(path, released):
         if cell["metadata"].get("nbgrader", {}).get("grade_id", "") not in {*known, ""}:
             notes.append(f"The graded cell {cell['metadata'].pop('nbgrader')['grade_id']!r} is none of ours.")
     return notebook, notes
+
+
+def _attached(folder, there, files):
+    """Copy the files that may be handed in beside a notebook; notes about those that are not taken.
+
+    Only plain files are: a link would bring in whatever it leads to.
+    """
+    notes = []
+    for name, largest in files.items():
+        try:
+            handle = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            notes.append(f"{name} is a link or cannot be opened, and was not read.")
+            continue
+        try:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                notes.append(f"{name} is not a plain file, and was not read.")
+                continue
+            with open(handle, "rb", closefd=False) as file:
+                content = file.read(largest + 1)
+        finally:
+            os.close(handle)
+        if len(content) > largest:
+            notes.append(f"{name} has more than {largest / 10**6:g} MB and was not read.")
+        else:
+            (there / name).write_bytes(content)
+    return notes
 
 
 def _restored(notebook, released):

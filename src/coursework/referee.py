@@ -7,8 +7,10 @@ then reads the points from the cells' outputs, which this file has written, and 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import tempfile
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -24,7 +26,7 @@ from traitlets.config import Config
 from .checking import ANSWERS, INPUTS
 from .effort import Meter, share, slow_seconds
 from .oracle import Oracle
-from .questions import ASSIGNMENTS
+from .questions import ASSIGNMENTS, FILES
 from .questions.question import Faster
 from .release import number_of, variant_of
 from .verdicts import Verdict, judge
@@ -42,6 +44,7 @@ class SandboxedExecute(Execute):
     """Runs the notebook in a kernel behind the fences of `sandbox.py`, in an empty folder of its own."""
 
     secret = Unicode("", help="What the hidden numbers are drawn from.").tag(config=True)
+    submitted = Unicode("", help="Folder of the students' folders.").tag(config=True)
     address_space = Int(4 * 2**30, help="Bytes of address space.").tag(config=True)
     processor_seconds = Int(120, help="Processor time of the whole notebook.").tag(config=True)
 
@@ -55,6 +58,10 @@ class SandboxedExecute(Execute):
             folder = Path(scratch, "submission")
             oracle = Oracle(folder / ".runtime" / "oracle")
             self._prepare(Path(scratch), folder, oracle)
+            for name in FILES.get(given["assignment"], ()):
+                attached = Path(self.submitted, given["student"], given["assignment"], name)
+                if attached.exists():
+                    shutil.copyfile(attached, folder / name)
             resources["metadata"]["path"] = str(folder)
             try:
                 with oracle:
@@ -149,6 +156,8 @@ class Referee(NbGraderPreprocessor):
                 verdict = Verdict(question.name, 0.0, question.total, (_why(error, first_error, end),))
             else:
                 verdict = judge(question, drawn[question.name], answers, partial(_found, question, drawn, spent))
+                if first_error is not None and verdict.findings == (question.absent,):
+                    verdict = replace(verdict, findings=(question.absent, _why(first_error, None, end)))
             verdicts.append(verdict)
             cell.outputs = [new_output("stream", name="stdout", text=f"{verdict}\n"),
                             new_output("execute_result", {"text/plain": str(verdict.points)}, execution_count=1)]

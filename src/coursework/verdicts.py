@@ -41,8 +41,8 @@ def judge(question, cases, answers, measure=None) -> Verdict:
     """
     if len(answers) != len(cases):
         return Verdict(question.name, 0.0, question.total, ("There is no answer.",))
-    if question.judged:
-        points, findings = question.judged(cases, answers)
+    if (judged := question.judged(cases, answers)) is not None:
+        points, findings = judged
         return Verdict(question.name, points, question.total, tuple(findings) or ("right",))
     expected = question.answers(question.right, cases)
     points, findings, large_wrong = 0.0, [], False

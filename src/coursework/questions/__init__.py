@@ -1,8 +1,8 @@
 """The questions of each assignment. They know the right answers: where submissions run, they are not importable."""
 
-from . import ctc_alpha, ctc_beta, ctc_gradient, fastemit, find_the_bug, make_it_fast, rnnt_gradient
+from . import ctc_alpha, ctc_beta, ctc_gradient, fastemit, find_the_bug, make_it_fast, port, rnnt_gradient
 
-__all__ = ["ASSIGNMENTS", "find"]
+__all__ = ["ASSIGNMENTS", "FILES", "find"]
 
 #: Questions by assignment, in the order in which they are asked.
 ASSIGNMENTS = {
@@ -15,8 +15,12 @@ ASSIGNMENTS = {
         "5_find_the_bug": find_the_bug,
         "6_make_it_fast": make_it_fast,
         "7_fastemit": fastemit,
+        "8_port_a_loss": port,
     }.items()
 }
+
+#: Files that may be handed in beside the notebook, by assignment: their names, and the most bytes that they may have.
+FILES = {"8_port_a_loss": {"results.json": 2_000_000}}
 
 
 def find(assignment, name):

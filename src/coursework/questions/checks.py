@@ -129,10 +129,18 @@ def _read(suspects, answers):
     return passed, unread
 
 
+@dataclass(frozen=True)
+class CheckQuestion(Question):
+    """A question whose answer is a check, judged by its trial."""
+
+    trial: Trial | None = None
+
+    def judged(self, cases, answers):
+        return self.trial.judged(self.points, cases, answers)
+
+
 def question_of(name, trial, right, mistakes) -> Question:
     """A question for a check, 2 points; ``mistakes`` are checks by what has to be said of them."""
     points = {BUG: 0.5, FORMS: 0.5, RIGHT: 1.0}
-    return Question(name, points, trial.cases, right, {
-        NEVER_CALLED: lambda gradient: True,
-        **mistakes,
-    }, judged=lambda cases, answers: trial.judged(points, cases, answers))
+    named = {NEVER_CALLED: lambda gradient: True, **mistakes}
+    return CheckQuestion(name, points, trial.cases, right, named, trial=trial)

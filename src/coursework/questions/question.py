@@ -65,8 +65,7 @@ class Question:
 
     ``cases`` draws cases from a generator, each in a group; all cases of a group right earn the group's points.
     ``right`` and each of ``mistakes`` (its name, and what it answers) are functions of a case's facts and arguments.
-    With an ``effort`` it earns nothing, however right, unless it is fast or small enough. ``judged``, if given, finds
-    points and findings of cases and answers in a way of its own.
+    With an ``effort`` it earns nothing, however right, unless it is fast or small enough.
     """
 
     name: str
@@ -76,7 +75,9 @@ class Question:
     mistakes: Mapping[str, Callable]
     tolerance: float = 1e-9
     effort: Faster | Smaller | None = None
-    judged: Callable[[list[Case], list[dict]], tuple[float, list[str]]] | None = None
+
+    #: What is found where nothing was handed in beside the notebook; the referee adds why.
+    absent = ""
 
     @property
     def total(self):
@@ -90,6 +91,10 @@ class Question:
             if not cases[0].arguments:
                 break
         return cases
+
+    def judged(self, cases, answers) -> tuple[float, list[str]] | None:
+        """Points and findings, where a kind of question finds them in its own way; here None, for a comparison."""
+        return None
 
     def answers(self, function, cases) -> list:
         return [function(**case.facts, **case.arguments) for case in cases]

@@ -1,0 +1,87 @@
+"""Writes the test vectors, and checks somebody's results against them.
+
+    python -m coursework.vectors write [--out FOLDER]
+    python -m coursework.vectors check RESULTS [--vectors FILE] [--without GROUP ...]
+
+`check` prints by id which term is wrong, and exits with 1 if anything is, or is missing, and with 2 if a file cannot be
+read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import jsonschema
+
+from .compare import compare
+from .document import FOLDER, LOSSES, public
+from .results import NotResults, check_vectors, read_results
+
+__all__ = []
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(prog="python -m coursework.vectors",
+                                     description="Write the test vectors, or check results against them.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    write = commands.add_parser("write", help="compute the vectors in 50 digits and write them; needs mpmath")
+    write.add_argument("--out", type=Path, default=FOLDER)
+    check = commands.add_parser("check", help="say by id which term is wrong")
+    check.add_argument("results", type=Path)
+    check.add_argument("--vectors", type=Path, help="the file of vectors; else the one that the results name")
+    check.add_argument("--without", nargs="+", default=(), metavar="GROUP", help="groups that are not looked at")
+    given = parser.parse_args(arguments)
+    return _write(given.out) if given.command == "write" else _check(given)
+
+
+def _write(folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    for loss in LOSSES:
+        document = public(loss)
+        check_vectors(document)
+        path = folder / f"{loss}.json"
+        path.write_text(as_text(document), encoding="utf-8")
+        print(f"{path}: {len(document['cases'])} cases, {path.stat().st_size // 1000} kB")
+    return 0
+
+
+def as_text(document) -> str:
+    """A document as JSON with a line for each field of a case."""
+    cases = document["cases"]
+    head = json.dumps({**document, "cases": []}, indent=1, allow_nan=False)
+    lines = []
+    for case in cases:
+        parts = [f'  "{name}": {_part(case[name])}' for name in case]
+        lines.append(" {\n" + ",\n".join(parts) + "\n }")
+    return head.removesuffix('"cases": []\n}') + '"cases": [\n' + ",\n".join(lines) + "\n]\n}\n"
+
+
+def _part(value):
+    if not isinstance(value, dict):
+        return json.dumps(value, allow_nan=False)
+    return "{\n" + ",\n".join(f'   "{name}": {json.dumps(each, allow_nan=False)}' for name, each in value.items()) + "}"
+
+
+def _check(given):
+    try:
+        results = read_results(given.results.read_text(encoding="utf-8"))
+        path = given.vectors or FOLDER / f"{results['vectors'].split(' ')[0]}.json"
+        if given.vectors is None and path.stem not in LOSSES:
+            raise NotResults(f"vectors: {results['vectors'][:60]!r} is not one of the project's; use --vectors.")
+        document = json.loads(path.read_text(encoding="utf-8"))
+        check_vectors(document)
+        if document["name"] != results["vectors"]:
+            raise NotResults(f"vectors: {results['vectors'][:60]!r}; {path} has {document['name']!r}.")
+        findings = compare(document, results, without=given.without)
+    except (OSError, ValueError, jsonschema.ValidationError) as error:
+        print(f"{given.results}: {getattr(error, 'message', error)}", file=sys.stderr)
+        return 2
+    print(findings)
+    return 0 if findings.right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
