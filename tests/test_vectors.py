@@ -425,7 +425,7 @@ def test_fastemit_is_optional():
      "x, grad_logits: shape = [3]"),
     ('{"vectors": "a", "precision": "float64", "results": {"x": {"loss": 1%s}}}' % ("0" * 400), "too large"),
     ('{"vectors": "a", "precision": "float64", "results": {"x": {"grad_logits": {"shape": [1], "values": [1%s]}}}}'
-     % ("0" * 400), "too large"),
+     % ("0" * 400), "expected numbers that fit"),
 ])
 def test_what_is_no_file_of_results(text, said):
     with pytest.raises(NotResults, match=re.escape(said)):
