@@ -51,7 +51,7 @@ pdf-packages:
 	@echo $(PDF_PACKAGES)
 
 test: .venv/dev .venv-course/ready  ## run the fast tests
-	REQUIRE_COURSE=1 $(PY) -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
+	REQUIRE_COURSE=1 $(PY) -m pytest -n $(WORKERS) $(PYTEST_ARGS)
 
 test-slow: .venv/dev  ## run the slow tests
 	$(PY) -m pytest -n $(WORKERS) -m slow $(PYTEST_ARGS)

@@ -1,5 +1,9 @@
 """What all tests share: one thread for torch, a reproducible hypothesis. Fixtures of one subject live in its file."""
 
+import fcntl
+import os
+import shutil
+
 import hypothesis
 import matplotlib
 import pytest
@@ -33,3 +37,26 @@ def device(request, monkeypatch):
     """Where a test's tensors go; ``backend="auto"`` is the kernels for "triton", tensor operations for the others."""
     monkeypatch.setattr(losses, "_auto", lambda _: "triton" if request.param == "triton" else "torch")
     return TRITON_DEVICE if request.param == "triton" else request.param
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory):
+    """``once(name, fill)``: a folder that ``fill(folder)`` has filled, for all workers of a parallel run.
+
+    Who comes first fills it, and the others wait. What failed is tried again.
+    """
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+    def filled(name, fill):
+        folder, done = shared / name, shared / f"{name}.done"
+        with open(shared / f"{name}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not done.exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir()
+                fill(folder)
+                done.touch()
+        return folder
+
+    return filled

@@ -254,23 +254,22 @@ def test_variants():
 # --- grading ---
 
 
-on_one_worker = pytest.mark.xdist_group("grading")
-
-
-@pytest.fixture(scope="module")
-def grade(tmp_path_factory):
+@pytest.fixture(scope="session")
+def grade(once):
     """A function from an assignment to what the grader makes of its corpus, by name; the folder is under ""."""
     if not (ROOT / ".venv-course" / "ready").exists():
         assert "REQUIRE_COURSE" not in os.environ, ".venv-course is not there"
         pytest.skip("there is no .venv-course; `make test` makes it")
 
-    @functools.cache
-    def graded(assignment):
-        folder = tmp_path_factory.mktemp("course")
+    def fill(assignment, folder):
         command = [PYTHON, "-m", "coursework.corpus", assignment, "--out", folder, "--cell-seconds", "12"]
         surroundings = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
         run = subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=900)
         assert run.returncode == 0, run.stderr
+
+    @functools.cache
+    def graded(assignment):
+        folder = once(f"corpus-{assignment}", functools.partial(fill, assignment))
         results = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
         return {"": folder, **{result["name"]: result for result in results}}
 
@@ -287,7 +286,6 @@ def _name(given):
     return given if isinstance(given, str) else given["name"]
 
 
-@on_one_worker
 @pytest.mark.parametrize("assignment, entry", list(entries()), ids=_name)
 def test_wrong_submission(grade, assignment, entry):
     """Graded without a crash, with no more points than it may get, and with the right diagnosis."""
@@ -299,7 +297,6 @@ def test_wrong_submission(grade, assignment, entry):
     assert entry["says"] in result["report"]
 
 
-@on_one_worker
 @every_assignment
 def test_solution_and_empty_version(grade, assignment):
     """The solution passes every check, and the version that is handed out fails each."""
@@ -314,13 +311,11 @@ def test_the_corpus_is_large_enough():
     assert not {"solution", "empty"} & {name for _, name in names}
 
 
-@on_one_worker
 def test_a_flood_harms_nobody(grade):
     """Whoever floods the socket in the first question has all the points of the others."""
     assert grade("5_find_the_bug")["floods-the-socket"]["points"] == 8
 
 
-@on_one_worker
 def test_reports_feedback_and_gradebook(grade):
     course = grade("1_ctc_alpha")[""] / "course"
     name = "skips-between-equal-labels"

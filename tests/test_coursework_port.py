@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from test_coursework import PYTHON, SOURCES, on_one_worker, student_version
+from test_coursework import PYTHON, SOURCES, student_version
 from test_vectors import PORT, node
 
 from coursework import facts
@@ -83,7 +83,6 @@ def port(student, folder, loss="rnnt"):
     return there
 
 
-@on_one_worker
 def test_files_beside_the_notebook(tmp_path):
     """Those of a port to JavaScript get all points; none is read that is not the student's own plain, small file."""
     if not (ROOT / ".venv-course" / "ready").exists():

@@ -64,16 +64,14 @@ def site(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def files(site, tmp_path_factory):
+def files(site, once):
     """{name in the pack: text}."""
-    folder = tmp_path_factory.mktemp("pack") / "out"
-    run = make(site, folder)
-    assert run.returncode == 0, run.stderr
-    with zipfile.ZipFile(folder / "instructor_pack.zip") as archive:
+    def fill(folder):
+        run = make(site, folder / "out")
+        assert run.returncode == 0, run.stderr
+
+    with zipfile.ZipFile(once("pack", fill) / "out" / "instructor_pack.zip") as archive:
         return {name.removeprefix("instructor_pack/"): archive.read(name).decode() for name in archive.namelist()}
-
-
-pytestmark = pytest.mark.xdist_group("instructor")
 
 
 def test_contents(files):
