@@ -331,3 +331,25 @@ def test_reports_feedback_and_gradebook(grade):
     assert f"solution,{variant_of('solution')},1.0,1.0,6.0,2.0,10.0,10.0" in rows
     wrong = sum(assignment == "1_ctc_alpha" for assignment, _ in entries())
     assert len(rows) == wrong + 3  # and the solution, the empty version, the head
+
+
+@pytest.mark.parametrize("files, arguments, message", [
+    (["1_ctc_alpha.ipynb"], [], "notebooks lie in it without one"),
+    (["ada/notes.txt"], [], "expected a folder for each student"),
+    (["ada/1_ctc_alpha.ipynb", "ada/2_ctc_beta.ipynb"], [], "1_ctc_alpha, 2_ctc_beta; say which one by ASSIGNMENT="),
+    (["ada/other.ipynb"], [], "assignment = 'other'; expected one of 1_ctc_alpha"),
+    (["Ada Lovelace/1_ctc_alpha.ipynb"], [], "not 'Ada Lovelace'"),
+    ([], ["--assignment", "1_ctc_alpha"], "expected folders named by letters"),
+])
+def test_what_cannot_be_graded(tmp_path, files, arguments, message):
+    if not PYTHON.exists():
+        assert "REQUIRE_COURSE" not in os.environ, ".venv-course is not there"
+        pytest.skip("there is no .venv-course; `make test` makes it")
+    (tmp_path / "in").mkdir()
+    for name in files:
+        (tmp_path / "in" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "in" / name).write_text("{}", encoding="utf-8")
+    command = [PYTHON, "-m", "coursework.grading", tmp_path / "in", "--out", tmp_path / "out", *arguments]
+    run = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, capture_output=True, text=True)
+    assert run.returncode == 1 and run.stderr.startswith("make grade: ") and message in run.stderr
+    assert "Traceback" not in run.stderr and not (tmp_path / "out" / "grades.csv").exists()

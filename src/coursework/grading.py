@@ -265,20 +265,30 @@ def _restored(notebook, released):
     return notes
 
 
+def _only_one(submissions):
+    """The assignment of a folder of submissions."""
+    found = sorted({path.stem for path in submissions.glob("*/*.ipynb")})
+    if not found:
+        flat = "; notebooks lie in it without one" if list(submissions.glob("*.ipynb")) else ""
+        raise ValueError(f"SUBMISSIONS = {str(submissions)!r}; expected a folder for each student, and the "
+                         f"notebook in it, as in NAME/1_ctc_alpha.ipynb{flat}")
+    if len(found) > 1:
+        raise ValueError(f"SUBMISSIONS has {', '.join(found)}; say which one by ASSIGNMENT=")
+    return found[0]
+
+
 def main():
     arguments = argparse.ArgumentParser(description="Grade a folder of submissions of one assignment.")
     arguments.add_argument("submissions", type=Path)
     arguments.add_argument("--out", type=Path, default=Path("_course"))
     arguments.add_argument("--assignment", help="needed if the submissions have several")
     given = arguments.parse_args()
-    assignment = given.assignment
-    if assignment is None:
-        found = sorted({path.stem for path in given.submissions.glob("*/*.ipynb")})
-        if len(found) != 1:
-            sys.exit(f"--assignment is needed: the submissions have {', '.join(found) or 'no notebook'}")
-        assignment, = found
-    course = Course(given.out)
-    results = course.grade(assignment, given.submissions)
+    try:
+        assignment = given.assignment or _only_one(given.submissions)
+        course = Course(given.out)
+        results = course.grade(assignment, given.submissions)
+    except (ValueError, OSError) as error:
+        sys.exit(f"make grade: {error}")
     for result in results:
         print(f"{result.student:24} {result.points:5g} of {result.total:g}   {result.seconds:.1f} s")
     fences = set(results[0].fences).intersection(*(result.fences for result in results))

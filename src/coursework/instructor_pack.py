@@ -158,7 +158,7 @@ def main():
     given = arguments.parse_args()
     try:
         target = pack(given.site, given.out, names(given.students))
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         sys.exit(f"make instructor: {error}")
     print(f"{target}: {target.stat().st_size / 1e6:.1f} MB; open {START} in it. It has the solutions.")
 
