@@ -45,6 +45,12 @@
     await window.MathJax?.startup?.promise;
   }
 
+  // reveal.js hides the other slides from eyes only: the Tab key has to stay on this one
+  function oneSlide() {
+    const all = paper || Reveal.isOverview();
+    for (const slide of document.querySelectorAll(".slides > section")) slide.inert = !all && slide !== Reveal.getCurrentSlide();
+  }
+
   async function begin() {
     theme();
     dark.addEventListener("change", theme);
@@ -68,6 +74,8 @@
       keyboardCondition: keysMoveSlides,
       plugins: [RevealNotes],
     });
+    for (const event of ["slidechanged", "overviewshown", "overviewhidden"]) Reveal.on(event, oneSlide);
+    oneSlide();
   }
 
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", begin);

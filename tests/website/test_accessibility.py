@@ -11,8 +11,8 @@ AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text(enc
 # name does not begin with its text
 OF_THE_THEME = {"region", "label-content-name-mismatch"}
 
-# formulas are thousands of drawn paths, and code thousands of coloured words, which take MathJax and axe minutes: formulas
-# are not drawn here, and code is left out
+# formulas are thousands of drawn paths, and code thousands of coloured words, which take MathJax and axe minutes: those
+# are not drawn here, and these left out
 RUN = "rules => axe.run({exclude: ['.math', 'pre']}, rules ? {runOnly: rules} : {})"
 
 

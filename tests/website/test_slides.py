@@ -40,7 +40,7 @@ SHOW_ALL = """() => {
         .reveal .fragment { opacity: 1 !important; visibility: visible !important; }`;
     document.head.append(style);
     for (const slide of document.querySelectorAll('.slides > section')) {
-        slide.hidden = false;
+        slide.hidden = slide.inert = false;
         slide.removeAttribute('aria-hidden');
     }
     return [...document.querySelectorAll('.slides > section')].filter(e => e.checkVisibility()).length;
