@@ -70,7 +70,7 @@ serve: .venv/reader  ## serve the built site on this machine
 assignments: .venv-course/ready  ## make the students' versions of the assignments; STUDENTS=file: one for each name in it
 	@$(COURSE) -m coursework.handing_out $(if $(STUDENTS),--students "$(STUDENTS)")
 
-grade: .venv-course/ready  ## grade a folder of submissions, SUBMISSIONS=folder; see course/README.md
+grade: .venv-course/ready  ## grade a folder of submissions, SUBMISSIONS=folder, ASSIGNMENT=name if there are several; see course/README.md
 	@test -n "$(SUBMISSIONS)" || { echo "Which ones? make grade SUBMISSIONS=folder" >&2; exit 1; }
 	@$(COURSE) -m coursework.grading "$(SUBMISSIONS)" $(if $(ASSIGNMENT),--assignment "$(ASSIGNMENT)")
 

@@ -333,6 +333,12 @@ def test_reports_feedback_and_gradebook(grade):
     assert len(rows) == wrong + 3  # and the solution, the empty version, the head
 
 
+def test_a_notebook_of_another_student(grade):
+    """The numbers are those of the name, and the report says that the notebook has others."""
+    report = grade("1_ctc_alpha")["no-last-blank"]["report"]
+    assert f"has the numbers of variant 0; it was graded with {variant_of('no-last-blank')}" in report
+
+
 @pytest.mark.parametrize("files, arguments, message", [
     (["1_ctc_alpha.ipynb"], [], "notebooks lie in it without one"),
     (["ada/notes.txt"], [], "expected a folder for each student"),

@@ -210,7 +210,7 @@ def _submitted(path, released):
         nbformat.validate(nbformat.from_dict(notebook))
     except Exception as error:  # whatever somebody's file is
         return released, [f"The file is not a notebook: {str(error).splitlines()[0][:200]}"]
-    notes = _restored(notebook, released)
+    notes = _restored(notebook, released) + _other_numbers(notebook, path.parent.name)
     known = {cell["metadata"]["nbgrader"]["grade_id"] for cell in released["cells"] if "nbgrader" in cell["metadata"]}
     for cell in notebook["cells"]:
         if cell["metadata"].get("nbgrader", {}).get("grade_id", "") not in {*known, ""}:
@@ -245,6 +245,15 @@ def _attached(folder, there, files):
         else:
             (there / name).write_bytes(content)
     return notes
+
+
+def _other_numbers(notebook, student):
+    """A note if the notebook was not handed out to this student."""
+    text = "".join("".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code")
+    found, own = re.search(r"^variant = (\d+)", text, re.M), variant_of(student)
+    if found is None or int(found[1]) == own:
+        return []
+    return [f"The notebook has the numbers of variant {int(found[1])}; it was graded with {own}, those of this name."]
 
 
 def _restored(notebook, released):
@@ -290,7 +299,10 @@ def main():
     except (ValueError, OSError) as error:
         sys.exit(f"make grade: {error}")
     for result in results:
-        print(f"{result.student:24} {result.points:5g} of {result.total:g}   {result.seconds:.1f} s")
+        line = f"{result.student:24} {result.points:5g} of {result.total:g}   {result.seconds:.1f} s"
+        print("   ".join([line, *result.notes[:1]]))
+    for path in sorted(path for path in given.submissions.iterdir() if path.is_file() and path.suffix == ".ipynb"):
+        print(f"not graded, since it lies in no student's folder: {path.name}")
     fences = set(results[0].fences).intersection(*(result.fences for result in results))
     print("fences that stood around every submission:", ", ".join(sorted(fences)) or "none")
     print("reports and feedback:", given.out / "reports" / assignment, "and", given.out / "feedback")

@@ -44,6 +44,8 @@ def main():
         students = names(given.students)
     except (ValueError, OSError) as error:
         sys.exit(f"make assignments: {error}")
+    if not students:
+        print("One version for all, to look at. To hand out: make assignments STUDENTS=file, a name in each line.")
     course = Course(given.out)
     for assignment in ASSIGNMENTS:
         for path in course.hand_out(assignment, given.out / "handed_out", students):

@@ -36,8 +36,8 @@ _FIRST = SOURCES.parent / "START_HERE.md"
 
 def rubric() -> str:
     """Points by assignment, question and group, and the mistakes that are known by name, as Markdown."""
-    lines = ["# Rubric", "", "A group earns its points if all answers are right. A mistake is named "
-             "where it gives exactly the answers of a wrong group.", ""]
+    lines = ["# Rubric", "", "A group earns its points if all its answers are right. A mistake is "
+             "named if all answers of a group are those that it would give.", ""]
     for assignment, questions in ASSIGNMENTS.items():
         lines += [f"## {assignment}: {sum(q.total for q in questions.values()):g} points", ""]
         for question in questions.values():
@@ -53,8 +53,8 @@ def key_of_values(students=()) -> str:
              "numbers; the solutions have them.", ""]
     for assignment, questions in ASSIGNMENTS.items():
         for question in questions.values():
-            if question.drawn(0)[0].arguments:
-                continue
+            if question.drawn(0)[0].arguments or question.absent:
+                continue  # a function, or a file that is handed in
             lines += [f"## {assignment}, {question.name}", "", "| student | variant | asked | right |",
                       "|---|---|---|---|"]
             for student in students or ["(no name)"]:
@@ -146,8 +146,9 @@ def _first_page(students):
 def _linked(files):
     """Refuse a first page with a link to a page that the site has not."""
     for link in BeautifulSoup(files[START], "html.parser").select('a[href^="site/"]'):
-        if link["href"] not in files:
-            raise ValueError(f"site: there is no {link['href'].removeprefix('site/')!r}, to which {START} links")
+        name = link["href"].partition("#")[0]
+        if name not in files:
+            raise ValueError(f"site: there is no {name.removeprefix('site/')!r}, to which {START} links")
 
 
 def main():
