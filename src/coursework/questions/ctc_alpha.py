@@ -56,7 +56,8 @@ def extended_cases(rng):
 # --- the forward recursion ---
 
 
-def alpha(log_probs, targets, blank, *, skip=None, begin=2, stay=True, frame=0, add=np.logaddexp, leaves=False):
+def alpha(log_probs, targets, blank, *, skip=None, begin=2, moves=(0, 1, 2), frame=0, add=np.logaddexp, leaves=False,
+          later=True):
     """The recursion, with a place for each thing that can go wrong in it."""
     z = extended(targets, blank)
     S, T = len(z), len(log_probs)
@@ -66,10 +67,10 @@ def alpha(log_probs, targets, blank, *, skip=None, begin=2, stay=True, frame=0, 
         found[0, s] = log_probs[0, z[s]]
     for t in range(1, T):
         for s in range(S):
-            for back in (0, 1, 2):
-                if back == 0 and not stay or back > s or back == 2 and not skip(s):
+            for back in moves:
+                if back > s or back == 2 and not skip(s):
                     continue
-                step = log_probs[t - frame, z[s - back if leaves else s]]
+                step = log_probs[t - frame, z[s - back if leaves else s]] if later else 0.0
                 found[t, s] = add(found[t, s], found[t - 1, s - back] + step)
     return found
 
@@ -92,7 +93,9 @@ def wrong_steps(recursion):
             partial(recursion, skip=lambda s: False),
         "It skips labels, too: from a blank to the next blank. Only a blank may be skipped.":
             partial(recursion, skip=lambda s: True),
-        "It does not stay in a state; a label or a blank may last several frames.": partial(recursion, stay=False),
+        "It does not stay in a state; a label or a blank may last several frames.": partial(recursion, moves=(1, 2)),
+        "It never moves on to the next state; a state may be left for the one behind it.":
+            partial(recursion, moves=(0, 2)),
         "It multiplies by the emission of the state that is left, not of the one that is entered.":
             partial(recursion, leaves=True),
         "It returns probabilities, not their logarithms.":
@@ -108,6 +111,7 @@ ALPHA_MISTAKES = {
     "It begins in every state; a path begins in one of the first two.": partial(alpha, begin=10**6),
     "It takes the emission of the frame before.": partial(alpha, frame=1),
     "It leaves out the emission of frame 0.": _no_first_emission,
+    "It has the emission of frame 0 only; every frame emits.": partial(alpha, later=False),
     "It takes the best beginning where it should add all of them (a maximum for a sum).":
         partial(alpha, add=np.maximum),
     "The last blank is missing: there are 2U states.":

@@ -15,7 +15,8 @@ from .question import Case, Question
 __all__ = ["QUESTIONS"]
 
 
-def beta(log_probs, targets, blank, *, skip=None, ends=(1, 2), stay=True, frame=1, add=np.logaddexp, leaves=False):
+def beta(log_probs, targets, blank, *, skip=None, ends=(1, 2), moves=(0, 1, 2), frame=1, add=np.logaddexp,
+         leaves=False):
     """The recursion, with a place for each thing that can go wrong in it."""
     z = extended(targets, blank)
     S, T = len(z), len(log_probs)
@@ -24,8 +25,8 @@ def beta(log_probs, targets, blank, *, skip=None, ends=(1, 2), stay=True, frame=
     found[-1, [S - back for back in ends or range(1, S + 1) if back <= S]] = 0.0
     for t in reversed(range(T - 1)):
         for s in range(S):
-            for up in (0, 1, 2):
-                if up == 0 and not stay or s + up >= S or up == 2 and not skip(s + up):
+            for up in moves:
+                if s + up >= S or up == 2 and not skip(s + up):
                     continue
                 step = log_probs[t + frame, z[s if leaves else s + up]]
                 found[t, s] = add(found[t, s], found[t + 1, s + up] + step)
