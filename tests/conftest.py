@@ -3,6 +3,7 @@
 import fcntl
 import os
 import shutil
+from pathlib import Path
 
 import hypothesis
 import matplotlib
@@ -37,6 +38,16 @@ def device(request, monkeypatch):
     """Where a test's tensors go; ``backend="auto"`` is the kernels for "triton", tensor operations for the others."""
     monkeypatch.setattr(losses, "_auto", lambda _: "triton" if request.param == "triton" else "torch")
     return TRITON_DEVICE if request.param == "triton" else request.param
+
+
+@pytest.fixture(scope="session")
+def course_python():
+    """The Python that grades; `make test` makes it, and asks for it by REQUIRE_COURSE."""
+    there = Path(__file__).parents[1] / ".venv-course"
+    if not (there / "ready").exists():
+        assert "REQUIRE_COURSE" not in os.environ, ".venv-course is not there"
+        pytest.skip("there is no .venv-course; `make test` makes it")
+    return there / "bin" / "python"
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from test_coursework import PYTHON, SOURCES, student_version
+from test_coursework import SOURCES, student_version
 from test_vectors import PORT, node
 
 from coursework import facts
@@ -83,11 +83,8 @@ def port(student, folder, loss="rnnt"):
     return there
 
 
-def test_files_beside_the_notebook(tmp_path):
+def test_files_beside_the_notebook(course_python, tmp_path):
     """Those of a port to JavaScript get all points; none is read that is not the student's own plain, small file."""
-    if not (ROOT / ".venv-course" / "ready").exists():
-        assert "REQUIRE_COURSE" not in os.environ, ".venv-course is not there"
-        pytest.skip("there is no .venv-course; `make test` makes it")
     made = {loss: port(loss, tmp_path, loss) / "results.json" for loss in ("ctc", "rnnt")}
     outside = tmp_path / "outside.json"
     shutil.copy(port("link", tmp_path) / "results.json", outside)
@@ -105,7 +102,7 @@ def test_files_beside_the_notebook(tmp_path):
     beside["folder"].mkdir()
     for path in beside.values():
         (path.parent / f"{NAME}.ipynb").write_text(json.dumps(student_version(NAME)), encoding="utf-8")
-    command = [PYTHON, "-m", "coursework.grading", tmp_path / "submissions", "--out", tmp_path / "out"]
+    command = [course_python, "-m", "coursework.grading", tmp_path / "submissions", "--out", tmp_path / "out"]
     run = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, capture_output=True, text=True,
                          timeout=600)
     assert run.returncode == 0, run.stderr

@@ -14,7 +14,6 @@ from coursework.questions import ASSIGNMENTS
 from coursework.release import BEGIN, variant_of
 
 ROOT = Path(__file__).parents[1]
-PYTHON = ROOT / ".venv-course" / "bin" / "python"
 STUDENTS = "ada", "emmy"
 QUIZ = """<fieldset class="quiz" id="quiz-a" data-quiz="a"><legend>
 <span class="quiz-head">Quiz</span> What is \\(x_1\\)?
@@ -42,13 +41,10 @@ def linked_pages():
     return {part.partition(")")[0].partition("#")[0] for part in text.split("](site/")[1:]}
 
 
-def make(site, out, roster=None):
-    if not (ROOT / ".venv-course" / "ready").exists():
-        assert "REQUIRE_COURSE" not in os.environ, ".venv-course is not there"
-        pytest.skip("there is no .venv-course; `make test` makes it")
+def make(python, site, out, roster=None):
     out.mkdir(parents=True)
     (out / "roster").write_text(roster or "\n".join(STUDENTS), encoding="utf-8")
-    command = [PYTHON, "-m", "coursework.instructor_pack", "--site", site, "--out", out, "--students", out / "roster"]
+    command = [python, "-m", "coursework.instructor_pack", "--site", site, "--out", out, "--students", out / "roster"]
     surroundings = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     return subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=600)
 
@@ -64,10 +60,10 @@ def site(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def files(site, once):
+def files(course_python, site, once):
     """{name in the pack: text}."""
     def fill(folder):
-        run = make(site, folder / "out")
+        run = make(course_python, site, folder / "out")
         assert run.returncode == 0, run.stderr
 
     with zipfile.ZipFile(once("pack", fill) / "out" / "instructor_pack.zip") as archive:
@@ -150,30 +146,28 @@ def test_key_of_quizzes(files):
     (lambda site: (site / "index.html").unlink(), "expected a built site: run 'make book' first"),
     (lambda site: (site / "book/teaching/session_1.html").unlink(), "there is no 'book/teaching/session_1.html'"),
 ])
-def test_without_a_whole_site(site, tmp_path, spoil, message):
+def test_without_a_whole_site(course_python, site, tmp_path, spoil, message):
     copy = tmp_path / "site"
     for path in site.rglob("*.html"):
         (copy / path.relative_to(site)).parent.mkdir(parents=True, exist_ok=True)
         (copy / path.relative_to(site)).write_bytes(path.read_bytes())
     spoil(copy)
-    run = make(copy, tmp_path / "out")
+    run = make(course_python, copy, tmp_path / "out")
     assert run.returncode == 1 and message in run.stderr
     assert not (tmp_path / "out" / "instructor_pack.zip").exists()
 
 
 @pytest.mark.parametrize("roster", ["../ada", ".", "ada\nada", "ada lovelace"])
-def test_a_name_that_is_no_folder(site, tmp_path, roster):
-    run = make(site, tmp_path / "out", roster)
+def test_a_name_that_is_no_folder(course_python, site, tmp_path, roster):
+    run = make(course_python, site, tmp_path / "out", roster)
     assert run.returncode == 1 and "expected names of letters, digits" in run.stderr
 
 
-def test_examples_of_the_pages():
-    if not PYTHON.exists():
-        pytest.skip("there is no .venv-course; `make test` makes it")
+def test_examples_of_the_pages(course_python):
     for name in ("pages", "instructor_pack"):
-        command = [PYTHON, "-c", f"import doctest, sys; sys.path.insert(0, 'src'); import coursework.{name} as m; "
-                                 "sys.exit(doctest.testmod(m).failed)"]
-        run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        code = f"import doctest, sys; import coursework.{name} as m; sys.exit(doctest.testmod(m).failed)"
+        run = subprocess.run([course_python, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+                             capture_output=True, text=True)
         assert run.returncode == 0, run.stdout
 
 
