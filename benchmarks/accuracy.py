@@ -5,7 +5,7 @@
 The truth is the same lattice with float64 mantissas and exponents, held against 50 digits of mpmath where that is
 affordable. All methods get the same float32 log-probs, so what is compared is the lattice alone. Beside them: the
 error that comes in with the logits, when they are rounded to float32 or bfloat16 before anything is computed; and, on
-CUDA, the kernels themselves, which elsewhere are `lattice_arithmetic` bit for bit (tests/test_triton.py).
+CUDA, the kernels themselves, which elsewhere are `measuring.number_types` bit for bit (tests/test_triton.py).
 """
 
 import argparse
@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from reference_impl import __version__, ctc, log_softmax, rnnt
-from reference_impl.lattice_arithmetic import ARITHMETICS, LOGARITHMS, ctc_posteriors, rnnt_posteriors
+from reference_impl.measuring.number_types import ARITHMETICS, LOGARITHMS, ctc_posteriors, rnnt_posteriors
 from reference_impl.semiring import REAL
 from reference_impl.torch_impl import ctc_loss, rnnt_loss
 

@@ -24,7 +24,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from reference_impl.torch_impl import triton_backend, triton_lattice, triton_rows
+from reference_impl.torch_impl import triton_backend, triton_lattice, triton_vocabulary
 
 TARGET = GPUTarget("cuda", 90, 32)
 TYPES = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.float32: "fp32", torch.float64: "fp64",
@@ -51,7 +51,7 @@ def launches(kind, dtype, U, V, normalise=True, options=None, integers=torch.int
     ``normalise`` is False for log-probs; ``options`` are FastEmit's lambda and the clamp, for RNN-T.
     """
     recorded, originals = [], []
-    for module in (triton_rows, triton_lattice):
+    for module in (triton_vocabulary, triton_lattice):
         for name in module.__all__:
             originals.append((module, name, getattr(module, name)))
             setattr(module, name, Recorder(getattr(module, name), recorded))

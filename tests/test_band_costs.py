@@ -6,9 +6,9 @@ import torch
 from enumeration import probability, rnnt_alignments
 
 from reference_impl import log_softmax
-from reference_impl.band_costs import gradient_errors, probability_kept
 from reference_impl.lattice import enumerate_paths
 from reference_impl.lattice_loss import grad_log_probs
+from reference_impl.pruning.costs import gradient_errors, probability_kept
 from reference_impl.topology import monotonic_rnnt_lattice, pruned_rnnt_lattice, rnnt_lattice
 
 SIZES = [(5, [1, 2, 2]), (3, [1]), (4, [2, 1, 1])]

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from reference_impl.bands import admissible_bands, band_mask, best_band, best_windows
+from reference_impl.pruning.bands import admissible_bands, band_mask, best_band, best_windows
 
 GRIDS = [(1, 1), (1, 3), (3, 2), (4, 3), (4, 5), (6, 4)]
 
@@ -63,7 +63,7 @@ def test_no_connected_band_holds_more(shape, width, seed):
     gamma = occupancy(seed, shape)
     bands = list(connected(rows, width, frames))
     if not bands:
-        with pytest.raises(ValueError, match=f"^width = {width}; expected .* with T = {frames}"):
+        with pytest.raises(ValueError, match=f"^num_rows = {width}; expected .* with T = {frames}"):
             best_band(gamma, width)
         return
     lower = best_band(gamma, width)
@@ -72,9 +72,9 @@ def test_no_connected_band_holds_more(shape, width, seed):
 
 
 def test_bad_arguments():
-    with pytest.raises(ValueError, match="^width = 0; expected width >= 1$"):
+    with pytest.raises(ValueError, match="^num_rows = 0; expected num_rows >= 1$"):
         best_windows(np.ones((2, 2)), 0)
     with pytest.raises(ValueError, match=r"^occupancy has shape \(3,\); expected 2 axes \(T, U\+1\)$"):
         best_band(np.ones(3), 2)
-    with pytest.raises(TypeError, match="^lower has dtype float64; expected int32 or int64$"):
+    with pytest.raises(TypeError, match="^first_rows has dtype float64; expected int32 or int64$"):
         band_mask(np.ones(3), 2, 3)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from reference_impl import ctc, log_softmax
-from reference_impl.ctc_conventions import CONVENTIONS, convert, rescaled_alpha, rescaled_beta
+from reference_impl.as_published.ctc_conventions import CONVENTIONS, convert, rescaled_alpha, rescaled_beta
 from reference_impl.differences import random_integers
 from reference_impl.semiring import REAL
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from reference_impl.digit_strings import (
+from reference_impl.digits.strings import (
     BLANK,
     NUM_SYMBOLS,
     blank_share,

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from reference_impl.digit_strings import load_images, make_strings
-from reference_impl.digit_transducer import DigitTransducer, as_tensors, decode, full_loss, train
+from reference_impl.digits.strings import load_images, make_strings
+from reference_impl.digits.transducer import DigitTransducer, as_tensors, decode, full_loss, train
 
 STRINGS = make_strings(*load_images(held_out=True), 6, np.random.default_rng(0))
 FRAMES, TARGETS, *LENGTHS = as_tensors(STRINGS)

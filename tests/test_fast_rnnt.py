@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 import torch
 
-from reference_impl import fast_rnnt_records
+from reference_impl.as_published import fast_rnnt
 from reference_impl.torch_impl import arc_rnnt_loss, pruned_rnnt_loss, rnnt_loss
 from reference_impl.torch_impl.pruning import simple_scores, smoothed_scores
 
-FAST_RNNT = fast_rnnt_records.read(Path(__file__).parents[1] / "data")
+FAST_RNNT = fast_rnnt.read(Path(__file__).parents[1] / "data")
 
 # the files hold 13 decimals; a smoothed scale of 0 is 1e-20 there, and "+ tiny" is in its sums
 TOLERANCE = 1e-11
 
 every_case = pytest.mark.parametrize("case", FAST_RNNT["cases"], ids=lambda case: f"T={case['T']}, S={case['S']}")
-every_type = pytest.mark.parametrize("kind", fast_rnnt_records.KINDS)
+every_type = pytest.mark.parametrize("kind", fast_rnnt.KINDS)
 
 
 @every_case
@@ -25,13 +25,13 @@ every_type = pytest.mark.parametrize("kind", fast_rnnt_records.KINDS)
 class TestFastRnnt:
     def test_losses(self, case, kind):
         """fast_rnnt computes the penalties of its labels in float32."""
-        apart = dict(fast_rnnt_records.losses_apart(case, kind))
+        apart = dict(fast_rnnt.losses_apart(case, kind))
         assert apart.pop("delay penalty") < 1e-6
         assert list(apart) == ["simple", "px_grad", "py_grad", "any joiner", "smoothed"]
         assert max(apart.values()) < TOLERANCE
 
     def test_bands_and_pruned_losses(self, case, kind):
-        found = list(fast_rnnt_records.pruned_apart(case, kind))
+        found = list(fast_rnnt.pruned_apart(case, kind))
         assert len(found) == 3 and all(same_band and apart < TOLERANCE for _, same_band, apart in found)
 
     def test_a_difference_is_seen(self, case, kind):
@@ -43,9 +43,9 @@ class TestFastRnnt:
         returned["joint"]["loss"] -= 1e-6
         returned["pruned"]["2"]["ranges"][-1][0] += 1
         returned["pruned"]["3"]["loss"] += 1e-6
-        apart = dict(fast_rnnt_records.losses_apart(changed, kind))
+        apart = dict(fast_rnnt.losses_apart(changed, kind))
         assert all(apart[name] == pytest.approx(1e-6, rel=1e-3) for name in ("simple", "px_grad", "any joiner"))
-        (_, same_band, _), (_, _, loss_apart), _ = fast_rnnt_records.pruned_apart(changed, kind)
+        (_, same_band, _), (_, _, loss_apart), _ = fast_rnnt.pruned_apart(changed, kind)
         assert not same_band and loss_apart == pytest.approx(1e-6, rel=1e-3)
 
 

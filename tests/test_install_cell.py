@@ -157,7 +157,7 @@ def test_the_cell_for_real(tmp_path):
     # those that have .pth files of their own, as after `pip install -e`
     (own / "outer.pth").write_text(sysconfig.get_path("purelib"))
 
-    look = ("import sys, torch, reference_impl\nfrom reference_impl.measurements import newest\n"
+    look = ("import sys, torch, reference_impl\nfrom reference_impl.measuring.results import newest\n"
             "print(reference_impl.__file__, torch.__file__, newest('accuracy', '../data')['date'], sep='\\n')")
     here = source(ADDRESS).replace(ADDRESS, origin.as_uri())
     cells = [{**tool.install_cell(""), "id": name, "source": text} for name, text in (("install", here), ("b", look))]

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from reference_impl import _validation, batched, ctc, hat, lattice_loss, log_softmax, rnnt, second_order
-from reference_impl.ctc_conventions import rescaled_alpha
+from reference_impl.as_published.ctc_conventions import rescaled_alpha
 from reference_impl.lattice import Arc, Lattice, forward
 from reference_impl.topology import (
     ctc_lattice,

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from reference_impl.digit_strings import load_images, make_strings
-from reference_impl.digit_transducer import full_loss, train
-from reference_impl.pruned_training import PrunedLoss, PrunedTransducer, warm_up_scales
+from reference_impl.digits.strings import load_images, make_strings
+from reference_impl.digits.training import PrunedLoss, PrunedTransducer, warm_up_scales
+from reference_impl.digits.transducer import full_loss, train
 from reference_impl.torch_impl import arc_rnnt_loss, pruned_rnnt_loss
 from reference_impl.torch_impl.pruning import band_of, cut_band
 

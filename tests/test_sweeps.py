@@ -1,6 +1,6 @@
 """The sweeps with a mantissa and an exponent, and the dense rows around them, where the losses' own tests do not reach.
 
-Weights of every scale against the explicit recursions; windows of any length; what is left to logarithms; and the two
+Weights of every scale against the explicit recursions; spans of any length; what is left to logarithms; and the two
 ways to run the torch losses on the CPU against one another.
 """
 
@@ -9,8 +9,9 @@ import pytest
 import torch
 from implementations import EXPLICIT, assert_gradients, assert_losses, every_kind, random_scores
 
-from reference_impl import batched, log_softmax, wavefront, wavefront_ctc, wavefront_rnnt
-from reference_impl.rows import exp_rows
+from reference_impl import batched, log_softmax, sweeps
+from reference_impl.sweeps import exponents
+from reference_impl.sweeps.vocabulary import exp_rows
 from reference_impl.torch_impl import numpy_ops, tensor_ops
 
 INF, NAN = float("inf"), float("nan")
@@ -31,9 +32,9 @@ def sweep(kind, utterances, **options):
         return log_probs[:, :, 0].copy(), log_probs[:, np.arange(len(labels)), labels]
 
     if kind == "ctc":
-        log_z, blank, label = wavefront_ctc.ctc_sweeps(log_probs_of, targets, T_of, U_of, T, **options)
+        log_z, blank, label = sweeps.ctc.ctc_sweeps(log_probs_of, targets, T_of, U_of, T, **options)
     else:
-        log_z, blank, label = wavefront_rnnt.rnnt_sweeps(log_probs_of, T_of, U_of, T, U, **options)
+        log_z, blank, label = sweeps.rnnt.rnnt_sweeps(log_probs_of, T_of, U_of, T, U, **options)
     if blank is None:
         return log_z, None
     return log_z, [scattered(kind, blank, label, b, *each) for b, each in enumerate(utterances)]
@@ -63,19 +64,19 @@ def assert_exact(kind, utterances, tolerance=1e-12):
 
 @pytest.fixture
 def opened(monkeypatch):
-    """The first steps of the windows of each sweep, and how many utterances went through logarithms."""
+    """The first steps of the spans of each sweep, and how many utterances went through logarithms."""
     class Seen:
-        windows, left = [], 0
+        spans, left = [], 0
 
-    seen, original = Seen(), wavefront.Windows.open
+    seen, original = Seen(), exponents.Spans.open
 
     def counting(self, n, *arguments):
         mantissas, ratios, steps = original(self, n, *arguments)
-        seen.windows = [*(seen.windows if n else []), n]
+        seen.spans = [*(seen.spans if n else []), n]
         return mantissas, ratios, steps
 
-    monkeypatch.setattr(wavefront.Windows, "open", counting)
-    for module in (wavefront_ctc, wavefront_rnnt):
+    monkeypatch.setattr(exponents.Spans, "open", counting)
+    for module in (sweeps.ctc, sweeps.rnnt):
         def by_logs(log_probs_of, left, *arguments, by_logs=module._by_logs):
             seen.left += len(left)
             return by_logs(log_probs_of, left, *arguments)
@@ -108,7 +109,7 @@ class TestExact:
     @every_kind
     @pytest.mark.parametrize("weight", [-100.0, -600.0, -1e4])
     def test_one_arc_far_below(self, kind, weight, opened):
-        """-100 nats fit into windows; the others are a matter for logarithms. They are no masks: the loss is finite."""
+        """-100 nats fit into spans; the others are a matter for logarithms. They are no masks: the loss is finite."""
         rounding = max(1e-12, -8 * weight * np.finfo(float).eps)  # of the explicit alpha + beta
         for t in range(4):
             for entry in (0, 1):
@@ -167,8 +168,8 @@ class TestExact:
 
     def test_empty_batch(self):
         none = np.zeros(0, np.int64)
-        assert wavefront_ctc.ctc_sweeps(None, np.zeros((0, 2), np.int64), none, none, 3)[1].shape == (3, 0, 3)
-        assert wavefront_rnnt.rnnt_sweeps(None, none, none, 3, 2)[1].shape == (3, 3, 0)
+        assert sweeps.ctc.ctc_sweeps(None, np.zeros((0, 2), np.int64), none, none, 3)[1].shape == (3, 0, 3)
+        assert sweeps.rnnt.rnnt_sweeps(None, none, none, 3, 2)[1].shape == (3, 3, 0)
 
     @every_kind
     @pytest.mark.parametrize("value", [NAN, INF])
@@ -204,9 +205,9 @@ class TestWindows:
         utterances = ragged(kind, frames=30, scale=2.0, mask=0.01)
         results, counts = [], []
         for longest in (64, 7, 1):
-            monkeypatch.setattr(wavefront, "_LONGEST", longest)
+            monkeypatch.setattr(exponents, "_LONGEST", longest)
             results.append(sweep(kind, utterances))
-            counts.append(len(opened.windows))
+            counts.append(len(opened.spans))
         assert 4 < counts[0] < counts[1] < counts[2]
         assert counts[2] >= 269
         for log_z, occupancy in results[1:]:
@@ -217,7 +218,7 @@ class TestWindows:
 
     @every_kind
     def test_company_changes_no_bit(self, kind, opened):
-        """Neighbours with wider weights make the windows shorter for all."""
+        """Neighbours with wider weights make the spans shorter for all."""
         utterances = ragged(kind, frames=20)
         alone = [sweep(kind, [each]) for each in utterances]
         wide = ragged(kind, seed=1, scale=15.0, frames=20)
@@ -234,7 +235,7 @@ class TestWindows:
         utterances.append((log_softmax(9.0 * random_scores(np.random.default_rng(1), kind, few, 180, 4)), many))
         log_z, occupancy = sweep(kind, utterances)
         assert opened.left == 0
-        monkeypatch.setattr(wavefront, "_SHORTEST", 1e9)
+        monkeypatch.setattr(exponents, "_SHORTEST", 1e9)
         other_log_z, others = sweep(kind, utterances)
         assert opened.left == 6  # all but those without labels, whose only path is as wide as can be
         assert_losses(log_z, other_log_z)
@@ -251,7 +252,7 @@ class TestWindows:
 
     @every_kind
     def test_neighbours_drift_apart_beside_a_mask(self, kind, opened):
-        """A node that loses what it has of its own may depend on a neighbour however far below: not for windows."""
+        """A node that loses what it has of its own may depend on a neighbour however far below: not for spans."""
         log_probs, targets = two_rates(kind, -0.1, -10.0)
         if kind == "ctc":
             log_probs[140, 1] = -INF  # who stays with the label
@@ -270,7 +271,7 @@ class TestWindows:
 
     @every_kind
     def test_the_only_path_is_the_worst(self, kind):
-        """Its numbers fall to the end of a window's range, and are as good as those that stay at 1."""
+        """Its numbers fall to the end of a span's range, and are as good as those that stay at 1."""
         log_probs = np.full((28, 3) if kind == "ctc" else (28, 3, 3), -20.0)
         log_probs[..., 2] = 0.0
         log_probs[:26, ..., 1] = -INF  # label 1 comes last but one, label 2 waits
@@ -283,7 +284,7 @@ class TestWindows:
         assert_gradients(on_the_way, 1.0, 1e-8)
 
     def test_worst_frames_lie_across_diagonals(self):
-        """Frame t of row u is on diagonal t + u: there, and not on diagonal t, its weights make windows short."""
+        """Frame t of row u is on diagonal t + u: there, and not on diagonal t, its weights make spans short."""
         log_probs = np.zeros((100, 61, 2))
         log_probs[1:, :, 1] = -INF  # all labels in the first frame
         log_probs[:40, 60, 0] = -40.0
@@ -308,8 +309,8 @@ class TestWindows:
     def test_log_of(self):
         """The same to the bit however a number is split."""
         for m, e in [(0.75, 1000), (0.3, -100000), (1.0, 0)]:
-            assert wavefront.log_of(m, e) == wavefront.log_of(m / 8, e + 3) == wavefront.log_of(m * 2.0**500, e - 500)
-            assert wavefront.log_of(m, e) == pytest.approx(np.log(m) + e * np.log(2), rel=1e-15)
+            assert exponents.log_of(m, e) == exponents.log_of(m / 8, e + 3) == exponents.log_of(m * 2.0**500, e - 500)
+            assert exponents.log_of(m, e) == pytest.approx(np.log(m) + e * np.log(2), rel=1e-15)
 
 
 class TestRows:

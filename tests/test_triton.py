@@ -26,11 +26,11 @@ from implementations import (
 )
 
 from reference_impl import log_softmax
-from reference_impl.lattice_arithmetic import ctc_posteriors, rnnt_posteriors
+from reference_impl.measuring.number_types import ctc_posteriors, rnnt_posteriors
 
 triton = pytest.importorskip("triton", reason="triton is not installed")
 tl = pytest.importorskip("triton.language")
-add_within_segment = pytest.importorskip("reference_impl.torch_impl.triton_rows").add_within_segment
+add_within_segment = pytest.importorskip("reference_impl.torch_impl.triton_vocabulary").add_within_segment
 ROOT = Path(__file__).parent.parent
 
 
@@ -190,7 +190,7 @@ def test_entries_that_are_not_read():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_rnnt_arithmetic_bit_by_bit(dtype):
-    """The sweeps of the kernels are those of `lattice_arithmetic`, bit for bit in the interpreter.
+    """The sweeps of the kernels are those of `number_types`, bit for bit in the interpreter.
 
     On a GPU, a multiplication and an addition may be one operation, and exp2 is the hardware's.
     """

@@ -8,8 +8,8 @@ import torch
 from enumeration import probability, rnnt_alignments
 
 from reference_impl import log_softmax
+from reference_impl.pruning.windows import ceiling, frame_moves, raised, window_scores
 from reference_impl.torch_impl.pruning import first_rows
-from reference_impl.windows import ceiling, frame_moves, raised, window_scores
 
 
 @pytest.mark.parametrize("T, targets", [(1, []), (1, [2, 1]), (3, [1, 1]), (4, [2]), (3, [1, 2, 2])])

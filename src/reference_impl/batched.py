@@ -3,8 +3,9 @@
 Forward, alpha advances frame by frame (CTC) or anti-diagonal by anti-diagonal (RNN-T). Backward, occupancy flows back
 by multiply-add through the share of each incoming arc in its node's mass: no beta, no exp, no log, and mass is
 conserved. It is back-propagation through the forward recursion, as k2's backward is. The sweeps are in
-:mod:`.wavefront_ctc` and :mod:`.wavefront_rnnt`, softmax and gradient in :mod:`.rows`; here they are put together.
-The explicit recursions of one utterance, which define what these return, are :mod:`reference_impl.ctc` and ``rnnt``.
+:mod:`.sweeps.ctc` and :mod:`.sweeps.rnnt`, softmax and gradient in :mod:`.sweeps.vocabulary`; here they are put
+together. The explicit recursions of one utterance, which define what these return, are :mod:`reference_impl.ctc` and
+``rnnt``.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import numpy as np
 
 from . import _validation
 from ._validation import check_no_nan_or_inf
-from .rows import ctc_gradient, ctc_log_probs, exp_rows, rnnt_gradient, rnnt_log_probs
-from .wavefront_ctc import ctc_sweeps
-from .wavefront_rnnt import rnnt_sweeps
+from .sweeps.ctc import ctc_sweeps
+from .sweeps.rnnt import rnnt_sweeps
+from .sweeps.vocabulary import ctc_gradient, ctc_log_probs, exp_rows, rnnt_gradient, rnnt_log_probs
 
 __all__ = ["ctc_loss", "rnnt_loss"]
 

@@ -29,7 +29,7 @@ from sympy import QQ
 from sympy.polys.fields import field
 
 from reference_impl import ctc
-from reference_impl.ctc_conventions import convert, rescaled_alpha, rescaled_beta
+from reference_impl.as_published.ctc_conventions import convert, rescaled_alpha, rescaled_beta
 from reference_impl.equations import check_equation, zero_outside
 
 # beside the independent entries of INPUTS, entries that are a softmax: x_t(k) / sum_j x_t(j)

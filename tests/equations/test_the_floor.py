@@ -7,7 +7,8 @@ import torch
 from implementations import TRITON_DEVICE, needs_triton
 
 from reference_impl.equations import check_equation
-from reference_impl.measurements import Passes, moved_bytes
+from reference_impl.measuring.kernel_bytes import moved_bytes
+from reference_impl.measuring.torch_passes import Passes
 from reference_impl.torch_impl import ctc_loss, rnnt_loss
 
 interpreted = pytest.mark.skipif(TRITON_DEVICE == "cuda", reason="bytes are counted where kernels are interpreted")

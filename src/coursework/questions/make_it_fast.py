@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from reference_impl.wavefront_rnnt import rnnt_sweeps
+from reference_impl.sweeps.rnnt import rnnt_sweeps
 
 from .question import Case, Faster, Question, Smaller
 

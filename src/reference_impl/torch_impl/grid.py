@@ -2,7 +2,8 @@
 
 This is the second half of every loss here: which arcs there are, and what they weigh, is said by :mod:`.tensor_ops`.
 All nodes of a front are computed at once. The lattice is float64 and runs on shares, with logarithms, as in
-:mod:`reference_impl.log_sweeps`: alpha forward, occupancy back, and for the second derivative the tangents of both.
+:mod:`reference_impl.sweeps.logarithms`: alpha forward, occupancy back, and for the second derivative the tangents of
+both.
 """
 
 from __future__ import annotations

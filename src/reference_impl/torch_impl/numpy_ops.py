@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from ..rows import ctc_gradient, ctc_log_probs, exp_rows, rnnt_gradient, rnnt_log_probs
-from ..wavefront_ctc import ctc_sweeps
-from ..wavefront_rnnt import rnnt_sweeps
+from ..sweeps.ctc import ctc_sweeps
+from ..sweeps.rnnt import rnnt_sweeps
+from ..sweeps.vocabulary import ctc_gradient, ctc_log_probs, exp_rows, rnnt_gradient, rnnt_log_probs
 from .edges import compute_dtype, effective_upstream, handed_back, in_range
 from .second_derivative import twice_differentiable
 from .tensor_ops import ctc_losses, rnnt_losses, same_losses

@@ -1,4 +1,4 @@
-"""The Triton backend: both losses as autograd.Functions that launch the kernels of ``triton_rows`` and ``_lattice``.
+"""The Triton backend: both losses as autograd.Functions that launch the kernels of ``triton_vocabulary``, ``_lattice``.
 
 Forward reads the logits once and runs the lattice; backward runs the occupancies back, reads the logits once more and
 writes the gradient, into memory of its own or over the logits. Every tensor is laid out here, and no kernel waits for
@@ -11,7 +11,7 @@ import torch
 import triton
 import triton.language as tl
 
-from . import triton_lattice, triton_rows
+from . import triton_lattice, triton_vocabulary
 from .second_derivative import twice_differentiable
 from .tensor_ops import ctc_losses, rnnt_losses, same_losses
 
@@ -86,7 +86,7 @@ class RNNT(torch.autograd.Function):
         losses = torch.empty(B, dtype=dtype, device=logits.device)
         if B:
             options = _several_rows(logits, _contiguous_strides(logits.shape))
-            triton_rows.rnnt_rows[triton.cdiv(T * U1, options["ROWS"]), B](
+            triton_vocabulary.rnnt_rows[triton.cdiv(T * U1, options["ROWS"]), B](
                 logits, *logits.stride(), targets, logit_lengths, target_lengths, blank, T, U1, V, peaks, masses,
                 *weights, NORMALISE=normalise, COMPUTE=compute, **options)
             triton_lattice.rnnt_forward[B,](*weights, logit_lengths, target_lengths, T, U1, blank_share, label_share,
@@ -109,7 +109,7 @@ class RNNT(torch.autograd.Function):
             triton_lattice.rnnt_backward[B,](blank_share, label_share, log_z, T_of, U_of, T, U1, e_blank, e_label,
                                              **_lattice_options(U1, compute))
             options = _several_rows(logits, grad.stride())
-            triton_rows.rnnt_gradient[triton.cdiv(T * U1, options["ROWS"]), B](
+            triton_vocabulary.rnnt_gradient[triton.cdiv(T * U1, options["ROWS"]), B](
                 logits, *logits.stride(), grad, *grad.stride(), targets, T_of, U_of, ctx.blank, T, U1, V, peaks, masses,
                 e_blank, e_label, log_z, upstream.contiguous(), NORMALISE=ctx.normalise,
                 LABEL_FACTOR=1.0 + ctx.fastemit_lambda, CLAMP=ctx.clamp, COMPUTE=compute, **options)
@@ -136,7 +136,7 @@ class CTC(torch.autograd.Function):
         shares, end_shares = empty(5, B, T, U + 1), empty(B, 2)
         log_z, losses = empty(B, kind=torch.float64), empty(B)
         if B and T:
-            triton_rows.ctc_rows[T, B](
+            triton_vocabulary.ctc_rows[T, B](
                 logits, *logits.stride(), targets, logit_lengths, target_lengths, blank, T, U, V, peaks, masses,
                 *weights, LABELS=triton.next_power_of_2(max(U, 1)), NORMALISE=normalise, COMPUTE=compute,
                 **_rows_options(logits, _contiguous_strides(logits.shape), U))
@@ -162,7 +162,7 @@ class CTC(torch.autograd.Function):
                                             blank_occupancy, label_occupancy, **_lattice_options(U + 1, compute))
             padding = torch.arange(U, device=targets.device) >= U_of[:, None]
             in_order, order = targets.masked_fill(padding, torch.iinfo(targets.dtype).max).sort(dim=1)
-            triton_rows.ctc_gradient[T, B](
+            triton_vocabulary.ctc_gradient[T, B](
                 logits, *logits.stride(), grad, *grad.stride(), in_order, order, T_of, U_of, ctx.blank, T, U, V, peaks,
                 masses, blank_occupancy, label_occupancy, log_z, upstream.contiguous(),
                 LABELS=triton.next_power_of_2(U + 1), NORMALISE=ctx.normalise, COMPUTE=compute,

@@ -9,7 +9,7 @@ from math import comb
 import numpy as np
 
 from reference_impl import ctc
-from reference_impl.ctc_conventions import convert
+from reference_impl.as_published.ctc_conventions import convert
 from reference_impl.semiring import COUNT
 
 from .. import ctc_alpha, ctc_gradient

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from reference_impl import hat, lattice_loss, rnnt
+from reference_impl.pruning.windows import raised
 from reference_impl.second_order import hvp_log_probs
 from reference_impl.topology import (
     constrained_rnnt_lattice,
@@ -16,7 +17,6 @@ from reference_impl.topology import (
     tdt_lattice,
     wildcard_ctc_lattice,
 )
-from reference_impl.windows import raised
 
 from .parts import function, numbers
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ._validation import check_choice
-from .torch_impl import pruned_rnnt_loss
-from .torch_impl.pruning import (
+from .._validation import check_choice
+from ..torch_impl import pruned_rnnt_loss
+from ..torch_impl.pruning import (
     arc_scores,
     band_of,
     cut_band,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .log_sweeps import by_frame, rnnt_by_logs
-from .wavefront import TINY, Ranges, Windows, empty_lanes, log_of
+from .exponents import TINY, Ranges, Spans, empty_lanes, log_of
+from .logarithms import by_frame, rnnt_by_logs
 
 __all__ = ["rnnt_sweeps"]
 
@@ -67,18 +67,18 @@ def rnnt_sweeps(log_probs_of, T_of, U_of, T, U, *, occupancy=True):
         np.exp(blank, out=blank_arcs[:t - 1, :u + 1, b])
         np.exp(label, out=label_arcs[:t, :u, b])
     last = T_of - 1 + U_of
-    windows = Windows(ranges, last)
-    alpha = _forward(flat, lanes, windows)
+    spans = Spans(ranges, last)
+    alpha = _forward(flat, lanes, spans)
 
     log_z = np.full(B, -np.inf)
-    for b in np.flatnonzero(~ranges.broken & ~windows.left):
+    for b in np.flatnonzero(~ranges.broken & ~spans.left):
         mantissa = float(alpha[last[b], b, U_of[b]])
         if mantissa > 0:
-            log_z[b] = log_of(mantissa, windows.exponent(last[b], b, U_of[b]))
+            log_z[b] = log_of(mantissa, spans.exponent(last[b], b, U_of[b]))
     log_z += scale + last_blank
     if occupancy:
         _backward(flat, lanes, last, U_of, np.flatnonzero(log_z > -np.inf))
-    if len(left := np.flatnonzero(windows.left)):
+    if len(left := np.flatnonzero(spans.left)):
         log_z[left], lanes[:, 0, left], lanes[:, 1, left] = _by_logs(log_probs_of, left, T_of, U_of, T, U)
     blank_arcs[T_of - 1, U_of, np.arange(B)] = log_z > -np.inf
     log_z[ranges.broken] = np.nan
@@ -95,7 +95,7 @@ def _highest_of_last(count, values):
     return values
 
 
-def _forward(flat, lanes, windows):
+def _forward(flat, lanes, spans):
     """Weights become the mass that each arc brings. Returns alpha (N, B, U+1)."""
     N, _, B, L = lanes.shape
     alpha = np.zeros((N, 1 + B * L))
@@ -105,7 +105,7 @@ def _forward(flat, lanes, windows):
     blanks, labels_before = flat[:, 0, 1:], flat[:, 1, :-1]
     sources, n = [(1, np.ones((B, L), bool))], 0
     while n < N - 1:
-        nodes[n], (ratio,), steps = windows.open(n, nodes[n], sources)
+        nodes[n], (ratio,), steps = spans.open(n, nodes[n], sources)
         end = min(n + steps, N - 1)
         lanes[n:end, 1, :, :-1] *= ratio[:, 1:]
         for here, before, blank, label, new in zip(node[n:end], node_before[n:end], blanks[n:end], labels_before[n:end],

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import rnnt
-from ._validation import (
+from .. import rnnt
+from .._validation import (
     check_at_least,
     check_blank,
     check_choice,
@@ -18,7 +18,7 @@ from ._validation import (
     check_targets,
     check_weights,
 )
-from .semiring import LOG, Semiring
+from ..semiring import LOG, Semiring
 
 __all__ = ["CPU_TERMS", "FUSED_CASES", "arriving", "cpu_kernel", "flow_back", "fused_kernel", "k2_arrays", "k2_shares",
            "pack_pairs"]

@@ -1,15 +1,15 @@
 """Windows of rows of an RNN-T grid, as pruned RNN-T chooses them: how a path goes through one frame. NumPy, no loss.
 
 The choice itself, for a batch, is :func:`reference_impl.torch_impl.pruning.first_rows`; here are its parts, one
-utterance at a time, and what they mean. :mod:`reference_impl.bands` has other ways to choose.
+utterance at a time, and what they mean. :mod:`reference_impl.pruning.bands` has other ways to choose.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from . import rnnt
-from ._validation import check_at_least, check_band_height, check_integers, check_scores
+from .. import rnnt
+from .._validation import check_at_least, check_band_height, check_integers, check_scores
 
 __all__ = ["ceiling", "frame_moves", "raised", "window_scores"]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import ctc
-from ._validation import check_blank, check_choice, check_log_probs, check_probs, check_targets, check_weights
+from .. import ctc
+from .._validation import check_blank, check_choice, check_log_probs, check_probs, check_targets, check_weights
 
 __all__ = ["CONVENTIONS", "convert", "rescaled_alpha", "rescaled_beta"]
 

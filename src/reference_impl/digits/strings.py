@@ -12,7 +12,7 @@ import numpy as np
 from rapidfuzz.distance import Levenshtein
 from sklearn.datasets import load_digits
 
-from ._validation import check_at_least, check_integers, check_scores
+from .._validation import check_at_least, check_integers, check_scores
 
 __all__ = ["BLANK", "NUM_SYMBOLS", "SYMBOLS", "DigitStrings", "blank_share", "greedy_decode", "label_error_rate",
            "load_images", "make_strings", "peaks", "spell"]

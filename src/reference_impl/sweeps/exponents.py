@@ -1,13 +1,13 @@
 """What the sweeps of both lattices share: an alpha is a mantissa and an exponent, and exponents change now and then.
 
-Mantissas go forward as plain numbers, without exp and log, through a *window* of some frames (CTC) or anti-diagonals
-(RNN-T). Each node keeps the exponent that it had where the window opened, so neighbours differ by a fixed ratio,
-2^(E[source] - E[node]). Where the next window opens, mantissas return to [0.5, 1). How long a window lasts is decided
+Mantissas go forward as plain numbers, without exp and log, through a *span* of some frames (CTC) or anti-diagonals
+(RNN-T). Each node keeps the exponent that it had where the span opened, so neighbours differ by a fixed ratio,
+2^(E[source] - E[node]). Where the next span opens, mantissas return to [0.5, 1). How long a span lasts is decided
 where it opens, by the smallest arc weights ahead: no number in it may leave the range of floats. Powers of two round
-nothing off, so the results do not depend on where windows lie, nor on who else is in the batch.
+nothing off, so the results do not depend on where spans lie, nor on who else is in the batch.
 
-An utterance whose weights lie too far apart for this is *left* to the sweeps of :mod:`.log_sweeps`. The sweeps
-themselves are in :mod:`.wavefront_ctc` and :mod:`.wavefront_rnnt`.
+An utterance whose weights lie too far apart for this is *left* to the sweeps of :mod:`.logarithms`. The sweeps
+themselves are in :mod:`.ctc` and :mod:`.rnnt`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import math
 
 import numpy as np
 
-__all__ = ["TINY", "Ranges", "Windows", "empty_lanes", "log_of"]
+__all__ = ["TINY", "Ranges", "Spans", "empty_lanes", "log_of"]
 
-TINY = 1e-300  # below any mass in a window; stands for the mass of a dead node, whose shares are 0
+TINY = 1e-300  # below any mass in a span; stands for the mass of a dead node, whose shares are 0
 
-_BITS = 800  # a window's numbers stay between 2^-801 and 2^800
+_BITS = 800  # a span's numbers stay between 2^-801 and 2^800
 _NEGLIGIBLE = -900  # a neighbour so many bits below adds less than 2^-98 to what a node keeps of its own
-_LONGEST = 64  # steps of a window
-_SHORTEST = 5  # an utterance whose windows would be shorter is better off with logarithms
+_LONGEST = 64  # steps of a span
+_SHORTEST = 5  # an utterance whose spans would be shorter is better off with logarithms
 
 
 def empty_lanes(N, B, L):
@@ -62,8 +62,8 @@ class Ranges:
         return lowest / -math.log(2)
 
 
-class Windows:
-    """Where windows open, the exponents of their nodes, and which utterances are ``left`` to logarithms.
+class Spans:
+    """Where spans open, the exponents of their nodes, and which utterances are ``left`` to logarithms.
 
     Parameters
     ----------
@@ -79,12 +79,12 @@ class Windows:
         self.opened, self.exponents = [], []
 
     def open(self, n, nodes, sources):
-        """Opens a window at step n.
+        """Opens a span at step n.
 
         Parameters
         ----------
         nodes : (B, S) array
-            The mantissas of step n, with the exponents of the last window. S is in the order that paths move in.
+            The mantissas of step n, with the exponents of the last span. S is in the order that paths move in.
         sources : list of (back, allowed)
             Arcs that enter a node from ``back`` nodes before; bool (B, S) says which nodes.
 
@@ -95,7 +95,7 @@ class Windows:
         ratios : list of (B, S) arrays
             2^(E[source] - E[node]) for each of ``sources``.
         steps : int
-            The length of the window.
+            The length of the span.
         """
         mantissas, shift = np.frexp(nodes)
         exponents = shift + (self.exponents[-1] if self.opened else 0)

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from torch import nn
 
-from . import _validation
-from .digit_strings import NUM_SYMBOLS
-from .digit_transducer import DigitTransducer
-from .torch_impl import pruned_rnnt_loss
-from .torch_impl.pruning import band_of, rows_of_band, simple_scores
+from .. import _validation
+from ..torch_impl import pruned_rnnt_loss
+from ..torch_impl.pruning import band_of, rows_of_band, simple_scores
+from .strings import NUM_SYMBOLS
+from .transducer import DigitTransducer
 
 __all__ = ["PrunedLoss", "PrunedTransducer", "warm_up_scales"]
 
 
 class PrunedTransducer(DigitTransducer):
-    """A :class:`.digit_transducer.DigitTransducer` with a simple joiner: a linear map of encodings, one of predictions.
+    """A :class:`.transducer.DigitTransducer` with a simple joiner: a linear map of encodings, one of predictions.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def warm_up_scales(step, warm_steps, simple_scale=0.5):
 
 
 class PrunedLoss:
-    """The training objective of pruned RNN-T, for :func:`.digit_transducer.train`: simple loss and pruned loss, added.
+    """The training objective of pruned RNN-T, for :func:`.transducer.train`: simple loss and pruned loss, added.
 
     Parameters
     ----------
@@ -85,8 +85,8 @@ class PrunedLoss:
 
     Examples
     --------
-    >>> from reference_impl.digit_strings import load_images
-    >>> from reference_impl.digit_transducer import train
+    >>> from reference_impl.digits.strings import load_images
+    >>> from reference_impl.digits.transducer import train
     >>> steps = train(PrunedTransducer(8), *load_images(held_out=False), steps=2, strings=2, loss=PrunedLoss(3))
     >>> [step for step, _ in steps]
     [1, 2]

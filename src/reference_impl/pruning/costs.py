@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import torch
 
-from .torch_impl import arc_rnnt_loss, pruned_rnnt_loss, rnnt_loss
-from .torch_impl.pruning import arc_scores, cut_band, losses_and_posteriors
+from ..torch_impl import arc_rnnt_loss, pruned_rnnt_loss, rnnt_loss
+from ..torch_impl.pruning import arc_scores, cut_band, losses_and_posteriors
 
 __all__ = ["as_batch", "gradient_errors", "grid_posteriors", "probability_kept"]
 

@@ -1,4 +1,4 @@
-"""The sweeps of both lattices with logarithms, for the arc weights that :mod:`.wavefront` cannot take. No dense part.
+"""The sweeps of both lattices with logarithms, for the arc weights that :mod:`.exponents` cannot take. No dense part.
 
 Log alpha advances frame by frame (CTC) or anti-diagonal by anti-diagonal (RNN-T), and the share of each incoming arc in
 its node's mass is stored; occupancy flows back through the shares by multiply-add. Any weights will do, however far

@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 
-from .log_sweeps import ctc_by_logs
-from .wavefront import TINY, Ranges, Windows, empty_lanes, log_of
+from .exponents import TINY, Ranges, Spans, empty_lanes, log_of
+from .logarithms import ctc_by_logs
 
 __all__ = ["ctc_sweeps"]
 
@@ -62,24 +62,24 @@ def ctc_sweeps(log_probs_of, targets, T_of, U_of, T, *, occupancy=True):
             lanes[1:t + 1, 0, b, :u + 1] = np.exp(blank)[:, None]
             np.exp(label, out=lanes[1:t + 1, 1, b, :u])
     lanes[0, 0, :, 0] = 1.0  # before the first frame there is one path, about to enter
-    windows = Windows(ranges, T_of)
-    ratios = _forward(flat, lanes, windows, targets)
+    spans = Spans(ranges, T_of)
+    ratios = _forward(flat, lanes, spans, targets)
 
     log_z, terminal = np.full(B, -np.inf), np.zeros((2, B))
-    for b in np.flatnonzero(~ranges.broken & ~windows.left):
-        log_z[b], terminal[:, b] = _end(lanes[T_of[b], :, b], windows, T_of[b], b, U_of[b])
+    for b in np.flatnonzero(~ranges.broken & ~spans.left):
+        log_z[b], terminal[:, b] = _end(lanes[T_of[b], :, b], spans, T_of[b], b, U_of[b])
     log_z += scale
     if occupancy:
         _backward(flat, lanes, ratios, terminal, T_of, U_of)
-    if len(left := np.flatnonzero(windows.left)):
+    if len(left := np.flatnonzero(spans.left)):
         log_z[left], states = _by_logs(log_probs_of, left, targets, T_of, U_of, T)
         lanes[1:, 0, left], lanes[1:, 1, left, :-1] = states[:, :, ::2], states[:, :, 1::2]
     log_z[ranges.broken] = np.nan
     return log_z, *((lanes[1:, 0], lanes[1:, 1, :, :-1]) if occupancy else (None, None))
 
 
-def _forward(flat, lanes, windows, targets):
-    """Weights become alphas. Returns for each window (first step, last step + 1, ratios of the three moves)."""
+def _forward(flat, lanes, spans, targets):
+    """Weights become alphas. Returns for each span (first step, last step + 1, ratios of the three moves)."""
     N, _, B, L = lanes.shape
     F = B * L
     moves = np.ones((B, L, 2), bool), np.zeros((B, L, 2), bool)  # on by one state; past a blank
@@ -91,7 +91,7 @@ def _forward(flat, lanes, windows, targets):
     n, used = 0, []
     while n < N - 1:
         nodes = lanes[n].transpose(1, 2, 0).reshape(B, 2 * L)  # blank 0, label 0, blank 1, ...
-        nodes, (by_one, by_two), steps = windows.open(n, nodes, sources)
+        nodes, (by_one, by_two), steps = spans.open(n, nodes, sources)
         lanes[n] = nodes.reshape(B, L, 2).transpose(2, 0, 1)
         (to_blank, to_label), past_blank = by_one.reshape(F, 2).T.copy(), by_two.reshape(F, 2)[:, 1].copy()
         end = min(n + steps, N - 1)
@@ -108,11 +108,11 @@ def _forward(flat, lanes, windows, targets):
     return used
 
 
-def _end(alphas, windows, t, b, u):
+def _end(alphas, spans, t, b, u):
     """Log Z from the alphas (2, U+1) of the last frame, and the shares of the last blank and the last label in it."""
-    ends = [(float(alphas[0, u]), windows.exponent(t, b, 2 * u))]
+    ends = [(float(alphas[0, u]), spans.exponent(t, b, 2 * u))]
     if u:
-        ends.append((float(alphas[1, u - 1]), windows.exponent(t, b, 2 * u - 1)))
+        ends.append((float(alphas[1, u - 1]), spans.exponent(t, b, 2 * u - 1)))
     top = max((exponent for mantissa, exponent in ends if mantissa > 0), default=None)
     if top is None:
         return -np.inf, (0.0, 0.0)

@@ -6,7 +6,9 @@ import pytest
 import torch
 from implementations import TRITON_DEVICE, needs_triton
 
-from reference_impl.measurements import Passes, moved_bytes, newest, stamp
+from reference_impl.measuring.kernel_bytes import moved_bytes
+from reference_impl.measuring.results import newest, stamp
+from reference_impl.measuring.torch_passes import Passes
 from reference_impl.torch_impl import ctc_loss, rnnt_loss
 
 interpreted = [needs_triton, pytest.mark.skipif(TRITON_DEVICE == "cuda", reason="kernels are compiled here")]

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from ._validation import check_at_least
-from .digit_strings import BLANK, NUM_SYMBOLS, make_strings
-from .torch_impl import rnnt_loss
+from .._validation import check_at_least
+from ..torch_impl import rnnt_loss
+from .strings import BLANK, NUM_SYMBOLS, make_strings
 
 __all__ = ["CONTEXT", "DigitTransducer", "as_tensors", "decode", "full_loss", "train"]
 
@@ -78,7 +78,7 @@ class DigitTransducer(nn.Module):
 
 
 def as_tensors(strings):
-    """The frames of :class:`.digit_strings.DigitStrings`, and targets and both lengths, as a loss takes them."""
+    """The frames of :class:`.strings.DigitStrings`, and targets and both lengths, as a loss takes them."""
     return tuple(map(torch.from_numpy, (strings.frames, strings.targets, strings.frame_lengths,
                                         strings.target_lengths)))
 
@@ -97,7 +97,7 @@ def train(network: nn.Module, images, digits, *, steps=1000, strings=32, max_rat
     network : nn.Module
         Is trained in place, in training mode: copy it to look at it in evaluation mode between steps.
     images, digits
-        As from :func:`reference_impl.digit_strings.load_images`.
+        As from :func:`reference_impl.digits.strings.load_images`.
     steps, strings : int
         Steps, and strings in each.
     max_rate : float
@@ -117,7 +117,7 @@ def train(network: nn.Module, images, digits, *, steps=1000, strings=32, max_rat
 
     Examples
     --------
-    >>> from reference_impl.digit_strings import load_images
+    >>> from reference_impl.digits.strings import load_images
     >>> [step for step, _ in train(DigitTransducer(8), *load_images(held_out=False), steps=2, strings=2)]
     [1, 2]
     """

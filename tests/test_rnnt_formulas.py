@@ -9,7 +9,7 @@ from enumeration import loss_and_grad_logits, loss_and_occupancy, rnnt_alpha, rn
 from implementations import EXACT, assert_gradients
 
 from reference_impl import log_softmax, rnnt
-from reference_impl.rnnt_kernels import (
+from reference_impl.as_published.rnnt_formulas import (
     CPU_TERMS,
     FUSED_CASES,
     arriving,

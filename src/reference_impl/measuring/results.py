@@ -1,0 +1,46 @@
+"""Measured results in ``data/`` as chapters show them. It measures nothing itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+__all__ = ["newest", "stamp"]
+
+
+def newest(name, folder):
+    """The newest result of a benchmark: of ``name.json`` and ``name-*.json`` the one with the latest date, or None.
+
+    Parameters
+    ----------
+    name : str
+        Such as "cpu" or "cuda".
+    folder : path
+        Of a notebook, ``"../data"``.
+
+    Returns
+    -------
+    dict or None
+    """
+    folder = Path(folder)
+    paths = [folder / f"{name}.json", *sorted(folder.glob(f"{name}-*.json"))]
+    results = [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.is_file()]
+    return max(results, key=lambda result: result["date"], default=None)
+
+
+def stamp(result):
+    """One line that says when, on what and with which versions a result was measured.
+
+    Examples
+    --------
+    >>> stamp({"date": "2026-01-31", "python": "3.12.1", "versions": {"numpy": "2.4.6"},
+    ...        "machine": {"architecture": "x86_64", "cores": 2}})
+    'measured 2026-01-31 on x86_64, 2 cores; python 3.12.1, numpy 2.4.6'
+    """
+    machine = result.get("machine", {})
+    where = result.get("device") or ", ".join(
+        f"{value} {name}" if name == "cores" else str(value) for name, value in machine.items())
+    versions = {"python": result["python"]} if "python" in result else {}
+    versions |= result["versions"]
+    return (f"measured {result['date']}" + (f" on {where}" if where else "") + "; "
+            + ", ".join(f"{package} {number}" for package, number in versions.items()))
