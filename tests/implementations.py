@@ -128,15 +128,6 @@ def random_scores(rng, kind, T, U, V):
     return rng.normal(size=(T, V) if kind == "ctc" else (T, U + 1, columns))
 
 
-def total(kind, weights, targets, blank, semiring):
-    """Z on any semiring, from the alpha of the explicit recursion."""
-    module = EXPLICIT[kind]
-    a = module.alpha(weights, targets, blank=blank, semiring=semiring)
-    if kind == "ctc":
-        return module.total(a, semiring)
-    return module.total(a, weights, blank=blank, semiring=semiring)
-
-
 def evaluate(implementation, batch, variable="logits"):
     """Float64 losses (B,) and the gradient of their sum; padding belongs to the result."""
     if implementation == "triton":

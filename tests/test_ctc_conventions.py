@@ -65,7 +65,7 @@ def test_rescaled_exactly(rescaled, targets, T):
     """The scales multiply to Z if pruned; if not, with the mass that stands at the right end; frames are proportional
     to those of the unscaled variables wherever nothing is pruned."""
     y = random_integers(np.random.default_rng(1), (T, 3), bits=8) / Fraction(7)
-    z = ctc.total(ctc.alpha(y, targets, semiring=REAL), REAL)
+    z = ctc.Z(y, targets, semiring=REAL)
     _, scale = rescaled(y, targets)
     assert np.prod(scale) == z
     hat, scale = rescaled(y, targets, prune=False)

@@ -1,5 +1,6 @@
 """The lattice engine on random graphs, not only those of the losses: the gradient theorem, exactly, and its pieces."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -12,6 +13,7 @@ from reference_impl.duals import Dual
 from reference_impl.lattice import (
     Arc,
     Lattice,
+    Z,
     arc_posteriors,
     backward,
     best_path,
@@ -19,7 +21,7 @@ from reference_impl.lattice import (
     forward,
     random_lattice,
 )
-from reference_impl.semiring import COUNT, LOG, MAX, REAL
+from reference_impl.semiring import COUNT, LOG, LOG32, MAX, REAL, Semiring
 
 
 @st.composite
@@ -168,3 +170,52 @@ def test_random_lattice_refuses():
                            ((3, -1), "num_extra = -1; expected num_extra >= 0")):
         with pytest.raises(ValueError, match=f"^{message}$"):
             random_lattice(np.random.default_rng(0), *sizes)
+
+
+class TestDivisionBelongsToTheSemiring:
+    """Posteriors on a semiring that is none of ours, and on those that have no division."""
+
+    diamond = Lattice((0, 1, 2), (Arc(0, 2, (0,)), Arc(0, 1, (1,)), Arc(1, 2, (2,))), (3,))
+    exact = np.array([Fraction(1, 2), Fraction(2, 5), Fraction(1, 4)])
+    right = [5 / 6, 1 / 6, 1 / 6]
+
+    def test_a_renamed_copy_of_log(self):
+        mine = replace(LOG, name="mine")
+        np.testing.assert_allclose(arc_posteriors(self.diamond, np.log(self.exact.astype(float)), mine), self.right,
+                                   rtol=1e-15, atol=0)
+
+    def test_float32(self):
+        """Of the type of its numbers, and as exact as that is."""
+        found = arc_posteriors(self.diamond, np.log(self.exact.astype(np.float32)), LOG32)
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found, self.right, rtol=1e-6, atol=0)
+
+    def test_a_semiring_that_a_reader_wrote(self):
+        """Powers of two, as (fraction, exponent): a division of its own is all that it needs."""
+        def times(a, b):
+            return a[0] * b[0], a[1] + b[1]
+
+        def plus(a, b):
+            return (a[0] + b[0] * Fraction(2) ** (b[1] - a[1]), a[1])
+
+        scaled = Semiring("scaled", (Fraction(0), 0), (Fraction(1), 0), plus, times,
+                          ratio=lambda part, whole: part[0] / whole[0] * Fraction(2) ** (part[1] - whole[1]))
+        weights = np.empty(3, object)
+        weights[:] = [(w * 2 ** i, -i) for i, w in enumerate(self.exact)]
+        assert self.posteriors_of(weights, scaled) == [Fraction(5, 6), Fraction(1, 6), Fraction(1, 6)]
+
+    def posteriors_of(self, weights, semiring):
+        return arc_posteriors(self.diamond, weights, semiring).tolist()
+
+    @pytest.mark.parametrize("semiring", [MAX, COUNT, replace(MAX, name="mine")], ids=lambda semiring: semiring.name)
+    def test_without_division_it_is_refused(self, semiring):
+        rule = rf"^semiring = '{semiring.name}', which has no division; expected one with a ratio, such as LOG or REAL$"
+        with pytest.raises(ValueError, match=rule):
+            arc_posteriors(self.diamond, np.ones(3), semiring)
+
+    def test_z_on_each(self):
+        log_weights = np.log(self.exact.astype(float))
+        assert Z(self.diamond, self.exact, semiring=REAL) == Fraction(3, 5)
+        assert Z(self.diamond, log_weights) == pytest.approx(np.log(0.6), rel=1e-15)
+        assert Z(self.diamond, log_weights, semiring=MAX) == np.log(0.5)
+        assert Z(self.diamond, np.ones(3, object), semiring=COUNT) == 2

@@ -6,7 +6,7 @@ from math import fsum
 import numpy as np
 import pytest
 from enumeration import alignments, ctc_alpha, ctc_beta, probability, rnnt_alpha, rnnt_beta
-from implementations import EXPLICIT, assert_losses, every_kind, random_scores, total
+from implementations import EXPLICIT, assert_losses, every_kind, random_scores
 
 from reference_impl.semiring import COUNT, LOG, LOG32, MAX, REAL
 from reference_impl.symbolic import path_sum, ring_grid
@@ -59,7 +59,8 @@ class TestNodeByNode:
         shape = (T, V) if kind == "ctc" else (T, len(targets) + 1, V)
         y = np.array([Fraction(n, 7) for n in np.random.default_rng(T).integers(1, 50, np.prod(shape)).tolist()],
                      dtype=object).reshape(shape)
-        module, z = EXPLICIT[kind], total(kind, y, targets, blank, REAL)
+        module = EXPLICIT[kind]
+        z = module.Z(y, targets, blank=blank, semiring=REAL)
         through = (module.alpha(y, targets, blank=blank, semiring=REAL)
                    * module.beta(y, targets, blank=blank, semiring=REAL))
         path_masses = [REAL.product(y[entry] for entry in path) for path in alignments(kind, targets, T, V, blank)]
@@ -72,11 +73,11 @@ class TestNodeByNode:
         log_probs = random_scores(np.random.default_rng(T), kind, T, len(targets), V)
         paths = alignments(kind, targets, T, V, blank)
         if not paths:
-            assert total(kind, log_probs, targets, blank, MAX) == -np.inf
+            assert EXPLICIT[kind].Z(log_probs, targets, blank=blank, semiring=MAX) == -np.inf
             return
         best = max(paths, key=lambda path: probability(log_probs, path))
         score = fsum(log_probs[entry] for entry in best)
-        assert total(kind, log_probs, targets, blank, MAX) == pytest.approx(score, abs=1e-12)
+        assert EXPLICIT[kind].Z(log_probs, targets, blank=blank, semiring=MAX) == pytest.approx(score, abs=1e-12)
         module = EXPLICIT[kind]
         through = (module.alpha(log_probs, targets, blank=blank, semiring=MAX)
                    + module.beta(log_probs, targets, blank=blank, semiring=MAX))
@@ -88,7 +89,7 @@ class TestNodeByNode:
         """On a sympy ring: Z is the lattice's path sum, and y dZ/dy added up over a frame's entries is Z (Euler)."""
         y = ring_grid("y", (T, V) if kind == "ctc" else (T, len(targets) + 1, V))
         lattice = {"ctc": ctc_lattice, "rnnt": rnnt_lattice}[kind](targets, T, V, blank=blank)
-        z = total(kind, y, targets, blank, REAL)
+        z = EXPLICIT[kind].Z(y, targets, blank=blank, semiring=REAL)
         assert z == path_sum(lattice, y)
         if z != 0:
             degree = T if kind == "ctc" else T + len(targets)
@@ -104,7 +105,7 @@ def test_counts_of_a_masked_lattice(kind):
     paths = alignments(kind, [1, 2], 4, 3, 0)
     alive = [path for path in paths if all(log_probs[entry] > -np.inf for entry in path)]
     assert 1 < len(alive) < len(paths)
-    assert total(kind, log_probs, [1, 2], 0, COUNT) == len(alive)
+    assert EXPLICIT[kind].Z(log_probs, [1, 2], semiring=COUNT) == len(alive)
 
 
 @every_kind
@@ -129,9 +130,9 @@ def test_ctc_without_frames():
     nothing = np.zeros((0, 3))
     assert EXPLICIT["ctc"].log_alpha(nothing, []).shape == (0, 1)
     assert EXPLICIT["ctc"].log_beta(nothing, [1]).shape == (0, 3)
-    assert total("ctc", nothing, [], 0, LOG) == 0.0
-    assert total("ctc", nothing, [], 0, COUNT) == 1
-    assert total("ctc", nothing, [1], 0, LOG) == -np.inf
+    assert EXPLICIT["ctc"].Z(nothing, [], semiring=LOG) == 0.0
+    assert EXPLICIT["ctc"].Z(nothing, [], semiring=COUNT) == 1
+    assert EXPLICIT["ctc"].Z(nothing, [1], semiring=LOG) == -np.inf
 
 
 def test_ctc_one_frame():
@@ -150,7 +151,8 @@ def test_rnnt_one_frame():
 
 def test_rnnt_beta_begins_with_z():
     log_probs = random_scores(np.random.default_rng(1), "rnnt", 4, 3, 5)
-    assert_losses(EXPLICIT["rnnt"].log_beta(log_probs, [1, 1, 4])[0, 0], total("rnnt", log_probs, [1, 1, 4], 0, LOG))
+    module = EXPLICIT["rnnt"]
+    assert_losses(module.log_beta(log_probs, [1, 1, 4])[0, 0], module.Z(log_probs, [1, 1, 4]))
 
 
 @pytest.mark.parametrize(("semiring", "elements"), [

@@ -90,8 +90,7 @@ class TestDuals:
         shape = (4, 3) if module is ctc else (4, 3, 3)
         probs, direction = fractions(rng, shape), fractions(rng, shape)
         numbers = duals(probs, direction)
-        alpha = module.alpha(numbers, targets, semiring=REAL)
-        z = module.total(alpha, REAL) if module is ctc else module.total(alpha, numbers, semiring=REAL)
+        z = module.Z(numbers, targets, semiring=REAL)
         lattice = (ctc_lattice if module is ctc else rnnt_lattice)(targets, 4, 3)
         weights = lattice.arc_weights(probs, REAL)
         expected = forward(lattice, weights, REAL)[-1]

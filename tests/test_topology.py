@@ -1,13 +1,24 @@
-"""The monotonic RNN-T lattice against strings of one symbol a frame; CTC and RNN-T lattices are compared elsewhere."""
+"""Builders of lattices: that they and the recursions do not share their mistakes, and what monotonic RNN-T's are.
 
+CTC's and RNN-T's lattices are compared with strings and with the recursions elsewhere.
+"""
+
+import ast
+import inspect
+import json
+from fractions import Fraction
 from itertools import product
 from math import comb
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from reference_impl import ctc, topology
 from reference_impl.lattice import arc_posteriors, enumerate_paths, forward
-from reference_impl.topology import monotonic_rnnt_lattice
+from reference_impl.semiring import COUNT, REAL
+from reference_impl.symbolic import path_sum, ring_grid, target_patterns
+from reference_impl.topology import ctc_lattice, monotonic_rnnt_lattice
 
 
 def spelled(lattice, path):
@@ -42,3 +53,57 @@ def test_one_symbol_a_frame():
 def test_more_labels_than_frames():
     lattice = monotonic_rnnt_lattice([1, 1, 1], 2, 3)
     assert forward(lattice, lattice.arc_weights(np.zeros((2, 4, 3))))[-1] == -np.inf
+
+
+def compare_as_chapter_35_does():
+    """Runs the cell of chapter 35 that compares CTC's recursions with its lattice."""
+    chapter = json.loads((Path(__file__).parents[1] / "notebooks/35_ctc_loss.ipynb").read_text(encoding="utf-8"))
+    cell, = (cell for cell in chapter["cells"] if cell["id"] == "ctc-loss-recursions-symbolic")
+    exec("".join(cell["source"]), {"ctc": ctc, "ctc_lattice": ctc_lattice, "path_sum": path_sum, "REAL": REAL,
+                                   "ring_grid": ring_grid, "target_patterns": target_patterns})
+
+
+def skips_between_equal_labels(states):
+    def planted(targets, blank):
+        symbols, past_blank = states(targets, blank)
+        return symbols, [skip or s % 2 == 1 < s for s, skip in enumerate(past_blank)]
+    return planted
+
+
+class TestRecursionAndLatticeAreIndependent:
+    def test_the_chapter_finds_them_equal(self, capsys):
+        compare_as_chapter_35_does()
+        assert "recursions = the sum over paths" in capsys.readouterr().out
+
+    def test_a_skip_between_equal_labels_in_the_recursion_is_noticed(self, monkeypatch):
+        monkeypatch.setattr(ctc, "can_skip", lambda extended, s: s >= 2 and s % 2 == 1)
+        with pytest.raises(AssertionError):
+            compare_as_chapter_35_does()
+
+    def test_a_skip_between_equal_labels_in_the_lattice_is_noticed(self, monkeypatch):
+        monkeypatch.setattr(topology.ctc, "_states", skips_between_equal_labels(topology.ctc._states))
+        with pytest.raises(AssertionError):
+            compare_as_chapter_35_does()
+
+    @pytest.mark.parametrize("side", ["recursion", "lattice"])
+    def test_each_target_with_a_repeat_notices(self, monkeypatch, side):
+        """Wherever the extra skip makes an extra path, the two differ; without a repeat they never do."""
+        if side == "recursion":
+            monkeypatch.setattr(ctc, "can_skip", lambda extended, s: s >= 2 and s % 2 == 1)
+        else:
+            monkeypatch.setattr(topology.ctc, "_states", skips_between_equal_labels(topology.ctc._states))
+        noticed = 0
+        for T, labels in product(range(2, 6), ([1], [1, 2], [1, 1], [1, 2, 2], [1, 2, 1])):
+            y = np.full((T, 3), Fraction(1, 3))
+            apart = ctc.Z(y, labels, semiring=REAL) != path_sum(ctc_lattice(labels, T, 3), y)
+            more = ctc.Z(np.zeros((T, 3)), labels, semiring=COUNT) != comb(
+                T + len(labels) - sum(np.diff(labels) == 0), 2 * len(labels))
+            assert apart <= (labels in ([1, 1], [1, 2, 2]))
+            assert not more or side == "recursion"
+            noticed += apart
+        assert noticed == 7  # T = 2 to 5 for [1, 1], T = 3 to 5 for [1, 2, 2]
+
+    def test_the_builder_takes_nothing_from_the_recursion(self):
+        taken = {alias.name for node in ast.walk(ast.parse(inspect.getsource(topology.ctc)))
+                 if isinstance(node, ast.ImportFrom) for alias in node.names if (node.module or "") in ("", "ctc")}
+        assert "ctc" not in taken and not taken & set(ctc.__all__)

@@ -55,6 +55,13 @@ def check_sigma(sigma):
     return check_real("sigma", sigma, "a finite number >= 0", lambda value: value >= 0)
 
 
+def check_division(semiring):
+    """A semiring whose masses can be divided."""
+    if semiring.ratio is None:
+        raise ValueError(f"semiring = {semiring.name!r}, which has no division; expected one with a ratio, "
+                         "such as LOG or REAL")
+
+
 def check_blank(blank, num_symbols):
     """``blank`` as an int in [0, V)."""
     blank = check_int("blank", blank)

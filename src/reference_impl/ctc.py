@@ -13,8 +13,8 @@ from ._softmax import log_softmax
 from ._validation import check_blank, check_log_probs, check_targets
 from .semiring import LOG, Semiring
 
-__all__ = ["alpha", "beta", "can_skip", "extended_targets", "grad_log_probs", "grad_logits", "log_alpha", "log_beta",
-           "loss", "occupancy", "total"]
+__all__ = ["Z", "alpha", "beta", "can_skip", "extended_targets", "grad_log_probs", "grad_logits", "log_alpha",
+           "log_beta", "loss", "occupancy"]
 
 
 def extended_targets(targets, *, blank=0) -> np.ndarray:
@@ -55,9 +55,10 @@ def alpha(weights, targets, *, blank=0, semiring: Semiring = LOG) -> np.ndarray:
     Three frames, one label: six alignments (the label's run is any interval of frames).
 
     >>> from reference_impl.semiring import COUNT
-    >>> a = alpha(np.zeros((3, 2)), [1], semiring=COUNT)
-    >>> a.tolist(), a[-1, -1] + a[-1, -2]
-    ([[1, 1, 0], [1, 2, 1], [1, 3, 3]], 6)
+    >>> alpha(np.zeros((3, 2)), [1], semiring=COUNT).tolist()
+    [[1, 1, 0], [1, 2, 1], [1, 3, 3]]
+    >>> Z(np.zeros((3, 2)), [1], semiring=COUNT)
+    6
     """
     extended = extended_targets(targets, blank=blank)
     T, S = len(weights), len(extended)
@@ -106,11 +107,23 @@ def beta(weights, targets, *, blank=0, semiring: Semiring = LOG) -> np.ndarray:
     return b
 
 
-def total(alpha, semiring: Semiring = LOG):
-    """Z: what ends in one of the last two states (Graves et al. 2006, eq. 8); ``alpha`` as :func:`alpha` returns it.
+def Z(weights, targets, *, blank=0, semiring: Semiring = LOG):
+    """Mass of all alignments, an element of the semiring: log Z in nats on ``LOG`` (Graves et al. 2006, eq. 8).
 
-    Without frames only the empty target has a path, the empty one.
+    Parameters as for :func:`alpha`. Without frames only the empty target has an alignment, the empty one.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from reference_impl.semiring import REAL
+    >>> Z(np.full((2, 2), Fraction(1, 2)), [1], semiring=REAL)
+    Fraction(3, 4)
     """
+    return _ended(alpha(weights, targets, blank=blank, semiring=semiring), semiring)
+
+
+def _ended(alpha, semiring=LOG):
+    """Z from a finished ``alpha``: what ends in one of the last two states."""
     T, S = alpha.shape
     if T == 0:
         return semiring.one if S == 1 else semiring.zero
@@ -163,7 +176,8 @@ def loss(log_probs, targets, *, blank=0) -> float:
     >>> round(float(np.exp(-loss(np.log([[0.5, 0.5], [0.5, 0.5]]), [1]))), 12)
     0.75
     """
-    return 0.0 - float(total(log_alpha(log_probs, targets, blank=blank)))
+    log_probs, targets, blank = _checked("log_probs", log_probs, targets, blank)
+    return 0.0 - float(Z(log_probs, targets, blank=blank))
 
 
 def occupancy(log_probs, targets, *, blank=0) -> np.ndarray:
@@ -179,7 +193,7 @@ def occupancy(log_probs, targets, *, blank=0) -> np.ndarray:
     log_probs, targets, blank = _checked("log_probs", log_probs, targets, blank)
     log_a = alpha(log_probs, targets, blank=blank)
     log_b = beta(log_probs, targets, blank=blank)
-    log_z = total(log_a)
+    log_z = _ended(log_a)
     expected = np.zeros(log_probs.shape)
     if log_z > -np.inf:
         for s, label in enumerate(extended_targets(targets, blank=blank)):

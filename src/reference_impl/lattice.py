@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ._validation import check_at_least, check_lattice, check_weights
+from ._validation import check_at_least, check_division, check_lattice, check_weights
 from .semiring import LOG, MAX, Semiring
 
-__all__ = ["Arc", "Lattice", "arc_posteriors", "backward", "best_path", "enumerate_paths", "forward", "random_lattice"]
+__all__ = ["Arc", "Lattice", "Z", "arc_posteriors", "backward", "best_path", "enumerate_paths", "forward",
+           "random_lattice"]
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Lattice:
     >>> diamond = Lattice(("start", "middle", "end"), (Arc(0, 2, (0,)), Arc(0, 1, (1,)), Arc(1, 2, (2,))), (3,))
     >>> log_probs = np.log([0.5, 0.4, 0.25])
     >>> weights = diamond.arc_weights(log_probs)
-    >>> round(float(np.exp(forward(diamond, weights)[-1])), 12)
+    >>> round(float(np.exp(Z(diamond, weights))), 12)
     0.6
     >>> arc_posteriors(diamond, weights).round(4).tolist()
     [0.8333, 0.1667, 0.1667]
@@ -96,7 +97,7 @@ def forward(lattice: Lattice, weights: np.ndarray, semiring: Semiring = LOG) -> 
     Returns
     -------
     (len(nodes),) array
-        The last element is the total Z (``log Z`` on ``LOG``).
+        The last element is :func:`Z`.
     """
     weights = check_weights("weights", weights, (len(lattice.arcs),))
     alpha = semiring.zeros((len(lattice.nodes),))
@@ -118,6 +119,25 @@ def backward(lattice: Lattice, weights: np.ndarray, semiring: Semiring = LOG) ->
     return beta
 
 
+def Z(lattice: Lattice, arc_weights: np.ndarray, *, semiring: Semiring = LOG):
+    """Mass of all paths from node 0 to the last node, an element of the semiring: log Z in nats on ``LOG``.
+
+    Parameters
+    ----------
+    lattice : Lattice
+    arc_weights : (len(arcs),) array of elements of the semiring
+        As :meth:`Lattice.arc_weights` returns them.
+    semiring : Semiring
+
+    Examples
+    --------
+    >>> from reference_impl.semiring import COUNT
+    >>> int(Z(Lattice((0, 1), (Arc(0, 1), Arc(0, 1)), ()), [1, 1], semiring=COUNT))
+    2
+    """
+    return forward(lattice, arc_weights, semiring)[-1]
+
+
 def arc_posteriors(lattice: Lattice, weights: np.ndarray, semiring: Semiring = LOG) -> np.ndarray:
     """Posterior probability that a path uses each arc: ``alpha(source) w beta(target) / Z``.
 
@@ -127,20 +147,28 @@ def arc_posteriors(lattice: Lattice, weights: np.ndarray, semiring: Semiring = L
     weights : (len(arcs),) array
         Log-weights in nats (``LOG``), or numbers that can be divided (``REAL``: floats, fractions, field elements).
     semiring : Semiring
-        ``LOG`` or ``REAL``.
+        One with a ``ratio``.
 
     Returns
     -------
     (len(arcs),) array
-        By the gradient theorem this is d log Z / d log w(arc). All 0 where no path has mass.
+        Plain numbers, of the semiring's dtype. By the gradient theorem this is d log Z / d log w(arc). All 0 where no
+        path has mass.
+
+    Raises
+    ------
+    ValueError
+        If the semiring has no division.
     """
+    check_division(semiring)
     alpha, beta = forward(lattice, weights, semiring), backward(lattice, weights, semiring)
-    through = semiring.zeros((len(lattice.arcs),))
-    for i, arc in enumerate(lattice.arcs):
-        through[i] = semiring.times(semiring.times(alpha[arc.source], weights[i]), beta[arc.target])
+    posteriors = np.zeros(len(lattice.arcs), dtype=semiring.dtype)
     if alpha[-1] == semiring.zero:
-        return np.zeros(len(lattice.arcs), dtype=semiring.dtype)
-    return np.exp(through - alpha[-1]) if semiring is LOG else through / alpha[-1]
+        return posteriors
+    for i, arc in enumerate(lattice.arcs):
+        through = semiring.times(semiring.times(alpha[arc.source], weights[i]), beta[arc.target])
+        posteriors[i] = semiring.ratio(through, alpha[-1])
+    return posteriors
 
 
 def best_path(lattice: Lattice, weights: np.ndarray) -> tuple[int, ...]:

@@ -20,8 +20,8 @@ from ._validation import (
 )
 from .semiring import LOG, Semiring
 
-__all__ = ["alpha", "arc_posteriors", "beta", "grad_log_probs", "grad_logits", "log_alpha", "log_beta", "loss",
-           "occupancy", "total"]
+__all__ = ["Z", "alpha", "arc_posteriors", "beta", "grad_log_probs", "grad_logits", "log_alpha", "log_beta", "loss",
+           "occupancy"]
 
 
 def alpha(weights, targets, *, blank=0, semiring: Semiring = LOG) -> np.ndarray:
@@ -64,7 +64,7 @@ def alpha(weights, targets, *, blank=0, semiring: Semiring = LOG) -> np.ndarray:
 def beta(weights, targets, *, blank=0, semiring: Semiring = LOG) -> np.ndarray:
     """Backward recursion (Graves 2012, eq. 18) on any semiring; parameters and shape as for :func:`alpha`.
 
-    ``beta[0, 0]`` is Z.
+    ``beta[0, 0]`` is :func:`Z`.
 
     Examples
     --------
@@ -87,8 +87,23 @@ def beta(weights, targets, *, blank=0, semiring: Semiring = LOG) -> np.ndarray:
     return b
 
 
-def total(alpha, weights, *, blank=0, semiring: Semiring = LOG):
-    """Z: what reaches node (T-1, U) and leaves it by the last blank (Graves 2012, eq. 17)."""
+def Z(weights, targets, *, blank=0, semiring: Semiring = LOG):
+    """Mass of all alignments, an element of the semiring: log Z in nats on ``LOG`` (Graves 2012, eq. 17).
+
+    Parameters as for :func:`alpha`.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from reference_impl.semiring import REAL
+    >>> Z(np.full((2, 2, 2), Fraction(1, 2)), [1], semiring=REAL)
+    Fraction(1, 4)
+    """
+    return _ended(alpha(weights, targets, blank=blank, semiring=semiring), weights, blank, semiring)
+
+
+def _ended(alpha, weights, blank, semiring=LOG):
+    """Z from a finished ``alpha``: what reaches node (T-1, U) and leaves it by the last blank."""
     T, rows = alpha.shape
     return semiring.times(alpha[T - 1, rows - 1], semiring.read(weights[T - 1, rows - 1, blank]))
 
@@ -143,7 +158,7 @@ def loss(log_probs, targets, *, blank=0) -> float:
     0.25
     """
     log_probs, targets, blank = _checked("log_probs", log_probs, targets, blank)
-    return 0.0 - float(total(alpha(log_probs, targets, blank=blank), log_probs, blank=blank))
+    return 0.0 - float(Z(log_probs, targets, blank=blank))
 
 
 def arc_posteriors(log_probs, targets, *, blank=0) -> tuple[np.ndarray, np.ndarray]:
@@ -160,7 +175,7 @@ def arc_posteriors(log_probs, targets, *, blank=0) -> tuple[np.ndarray, np.ndarr
     T, U = len(log_probs), len(targets)
     log_a = alpha(log_probs, targets, blank=blank)
     log_b = beta(log_probs, targets, blank=blank)
-    log_z = total(log_a, log_probs, blank=blank)
+    log_z = _ended(log_a, log_probs, blank)
     if log_z == -np.inf:
         return np.zeros((T, U + 1)), np.zeros((T, U))
     after_blank = np.full((T, U + 1), -np.inf)

@@ -31,6 +31,9 @@ class Semiring:
         Of arrays of elements; ``object`` where elements are Python or sympy objects.
     read : callable
         Turns an entry of the weights that a user hands over into an element (identity except on ``COUNT``).
+    ratio : callable of two elements, optional
+        ``ratio(part, whole)``: the share of ``part`` in ``whole``, as a plain number and no element. It is what makes
+        a posterior of two masses. None: the semiring has no division, and :func:`.lattice.arc_posteriors` refuses it.
 
     Examples
     --------
@@ -50,6 +53,7 @@ class Semiring:
     times: Callable[[Any, Any], Any]
     dtype: Any = object
     read: Callable[[Any], Any] = lambda weight: weight
+    ratio: Callable[[Any, Any], Any] | None = None
 
     def sum(self, elements: Iterable[Any]) -> Any:
         """The elements added with ``plus``; ``zero`` for none."""
@@ -61,7 +65,9 @@ class Semiring:
 
     def zeros(self, shape: tuple[int, ...]) -> np.ndarray:
         """An array of the given shape filled with ``zero``."""
-        return np.full(shape, self.zero, dtype=self.dtype)
+        array = np.empty(shape, self.dtype)
+        array.fill(self.zero)  # np.full would spread an element that is a tuple over the array
+        return array
 
 
 def _add(a, b):
@@ -72,17 +78,27 @@ def _multiply(a, b):
     return a * b
 
 
+def _divide(part, whole):
+    return part / whole
+
+
+def _exp_of_difference(part, whole):
+    return np.exp(part - whole)
+
+
 #: Log-probabilities in nats: float64, true ``-inf`` for "no mass", no epsilon.
-LOG = Semiring("log", -np.inf, 0.0, np.logaddexp, _add, np.float64)
+LOG = Semiring("log", -np.inf, 0.0, np.logaddexp, _add, np.float64, ratio=_exp_of_difference)
 
 #: The same in float32, weights included: how kernels compute, and what a lattice loses by it.
-LOG32 = Semiring("log, float32", np.float32(-np.inf), np.float32(0.0), np.logaddexp, _add, np.float32, read=np.float32)
+LOG32 = Semiring("log, float32", np.float32(-np.inf), np.float32(0.0), np.logaddexp, _add, np.float32,
+                 read=np.float32, ratio=_exp_of_difference)
 
 #: Numbers added and multiplied as they are: ``Fraction``, ``int``, ``float``, elements of a sympy polynomial ring.
-REAL = Semiring("real", 0, 1, _add, _multiply)
+REAL = Semiring("real", 0, 1, _add, _multiply, ratio=_divide)
 
-#: Scores in nats, best path only (Viterbi).
+#: Scores in nats, best path only (Viterbi). A maximum forgets what it was larger than, so there is no division.
 MAX = Semiring("max", -np.inf, 0.0, np.maximum, _add, np.float64)
 
 #: The number of paths of non-zero weight; a weight is a log-probability in nats, of which only ``-inf`` counts as 0.
+#: No division: how many paths use an arc says nothing of how probable they are.
 COUNT = Semiring("count", 0, 1, _add, _multiply, read=lambda log_weight: int(log_weight != -np.inf))

@@ -73,7 +73,7 @@ def mass_through(y, targets, *entries):
 @pytest.mark.equation("eq-check-chain")
 def test_chain():
     """Differentiating -log Z(softmax(u)) symbolically against exact differences in y, put through the right side."""
-    Z = {"ctc": lambda y: ctc.total(ctc.alpha(y, [1], semiring=REAL), REAL),
+    Z = {"ctc": lambda y: ctc.Z(y, [1], semiring=REAL),
          "rnnt": lambda y: rnnt.beta(y.reshape(2, 2, 2), [1], semiring=REAL)[0, 0]}
 
     def lhs(loss, x, t, k):
@@ -237,7 +237,7 @@ def test_truncation_estimate():
 def test_exact_difference():
     """Difference quotients of Z with steps of all sizes, in fractions, against its symbolic derivative at the point."""
     grid = {"ctc": ring_grid("y", (4, 3)), "rnnt": ring_grid("y", (2, 3, 3))}
-    Z = {"ctc": lambda y: ctc.total(ctc.alpha(y, [1, 1], semiring=REAL), REAL),
+    Z = {"ctc": lambda y: ctc.Z(y, [1, 1], semiring=REAL),
          "rnnt": lambda y: rnnt.beta(y, [1, 2], semiring=REAL)[0, 0]}
 
     def lhs(loss, y, i, h):
@@ -339,7 +339,7 @@ def test_asymmetry():
     entries = list(np.ndindex(3, 3))
 
     def field(targets, c, i):
-        Z = ctc.total(ctc.alpha(y, targets, semiring=REAL), REAL)
+        Z = ctc.Z(y, targets, semiring=REAL)
         return -c[i] * y[entries[i]] * Z.diff(y[entries[i]]) / Z
 
     def lhs(targets, c, i, j):

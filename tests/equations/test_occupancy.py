@@ -174,7 +174,7 @@ class Band:
         kept = self.y.copy()
         for node in np.ndindex(kept.shape[:2]):
             kept[node] *= node in nodes
-        self.z_band = rnnt.total(rnnt.alpha(kept, labels, semiring=REAL), kept, semiring=REAL)
+        self.z_band = rnnt.Z(kept, labels, semiring=REAL)
         paths = rnnt_paths(self.y, labels)
         self.inside = [p for p in paths if all(entry[:2] in nodes for entry in p)]
         self.leaving = [p for p in paths if p not in self.inside]

@@ -40,8 +40,7 @@ def _answers(problem):
     y = _softmax(problem.logits)
     alpha = module.alpha(y, targets, blank=blank, semiring=REAL)
     beta = module.beta(y, targets, blank=blank, semiring=REAL)
-    more = () if problem.loss == "ctc" else (y,)
-    z = module.total(alpha, *more, **({"blank": blank} if more else {}), semiring=REAL)
+    z = module.Z(y, targets, blank=blank, semiring=REAL)
 
     lattice = builder(targets, len(y), y.shape[-1], blank=blank)
     weights = lattice.arc_weights(y, REAL)

@@ -51,9 +51,7 @@ def _over_frames(problem):
 
 def _underflowing(problem):
     module, y = LOSSES[problem.loss], np.exp(log_softmax(problem.logits))
-    alpha = module.alpha(y, problem.targets, blank=problem.blank, semiring=REAL)
-    more = {} if problem.loss == "ctc" else {"weights": y, "blank": problem.blank}
-    return -np.log(float(module.total(alpha, semiring=REAL, **more)))
+    return -np.log(float(module.Z(y, problem.targets, blank=problem.blank, semiring=REAL)))
 
 
 def _overflowing(field, problem):

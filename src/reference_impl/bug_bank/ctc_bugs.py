@@ -28,8 +28,8 @@ _bug = entry_in(CTC_BUGS, "ctc")
 def _ctc(logits, targets, blank, semiring=LOG):
     """Log-probs, alpha, beta and log Z."""
     log_probs, targets = log_softmax(logits).astype(semiring.dtype), check_targets(targets, logits.shape[1], blank)
-    a = ctc.alpha(log_probs, targets, blank=blank, semiring=semiring)
-    return log_probs, a, ctc.beta(log_probs, targets, blank=blank, semiring=semiring), ctc.total(a, semiring)
+    a, b, log_z = (f(log_probs, targets, blank=blank, semiring=semiring) for f in (ctc.alpha, ctc.beta, ctc.Z))
+    return log_probs, a, b, log_z
 
 
 def _ctc_gradient(log_probs, state_occupancy, targets, blank):
@@ -280,8 +280,8 @@ def _(logits, targets, blank):
 def _(logits, targets, blank):
     """The recursions run on probabilities, whose products underflow to 0."""
     log_probs, targets = log_softmax(logits), check_targets(targets, logits.shape[1], blank)
-    a, b = (f(np.exp(log_probs), targets, blank=blank, semiring=REAL) for f in (ctc.alpha, ctc.beta))
-    z = float(ctc.total(a, REAL))
+    a, b, z = (f(np.exp(log_probs), targets, blank=blank, semiring=REAL) for f in (ctc.alpha, ctc.beta, ctc.Z))
+    z = float(z)
     states = (a * b).astype(float) / z if z > 0 else np.zeros(a.shape)
     return -np.log(z), _ctc_gradient(log_probs, states, targets, blank) * (z > 0)
 

@@ -29,7 +29,7 @@ def _rnnt(log_probs, targets, blank, semiring=LOG):
     log_probs, targets = log_probs.astype(semiring.dtype), check_targets(targets, log_probs.shape[2], blank)
     a = rnnt.alpha(log_probs, targets, blank=blank, semiring=semiring)
     b = rnnt.beta(log_probs, targets, blank=blank, semiring=semiring)
-    log_z = rnnt.total(a, log_probs, blank=blank, semiring=semiring)
+    log_z = rnnt.Z(log_probs, targets, blank=blank, semiring=semiring)
     return a, b, log_z, log_probs[..., blank], log_probs[:, np.arange(len(targets)), targets]
 
 

@@ -1,15 +1,27 @@
-"""Lattices of one row of scores a frame: CTC, and its relatives for targets that are not the whole truth."""
+"""Lattices of one row of scores a frame: CTC, and its relatives for targets that are not the whole truth.
+
+These lattices check the recursions of :mod:`reference_impl.ctc`, so nothing is taken from there: which states there
+are, and which of them a path may skip, is written out once more.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from .. import _validation
-from ..ctc import can_skip, extended_targets
 from ..lattice import Lattice
 from .named import checked_grid, grid_lattice, named_lattice
 
 __all__ = ["ctc_lattice", "star_ctc_lattice", "star_log_probs", "wildcard_ctc_lattice"]
+
+
+def _states(targets, blank):
+    """For each state its symbol, and whether a path may enter it past a blank: from a label into a different label."""
+    symbols, past_blank = [blank], [False]
+    for u, label in enumerate(targets):
+        symbols += [label, blank]
+        past_blank += [u > 0 and label != targets[u - 1], False]
+    return symbols, past_blank
 
 
 def ctc_lattice(targets, num_frames, num_symbols, *, blank=0) -> Lattice:
@@ -26,9 +38,9 @@ def ctc_lattice(targets, num_frames, num_symbols, *, blank=0) -> Lattice:
     Returns
     -------
     Lattice
-        The arc into ``(t, s)`` uses entry ``(t, extended_targets[s])``; from state s a path stays, moves one state
-        on, or skips a blank between two different labels (Graves et al. 2006, eq. 6). The two arcs into the end
-        node, from the last two states, use no entry.
+        State s is a blank if s is even, and label (s - 1) / 2 if it is odd. The arc into ``(t, s)`` uses the entry of
+        that symbol in frame t; from state s a path stays, moves one state on, or skips a blank between two different
+        labels (Graves et al. 2006, eq. 6). The two arcs into the end node, from the last two states, use no entry.
 
     Examples
     --------
@@ -37,15 +49,15 @@ def ctc_lattice(targets, num_frames, num_symbols, *, blank=0) -> Lattice:
     (((0, 0), (0, 1), (0, 2)), 9)
     """
     blank = _validation.check_blank(blank, num_symbols)
-    targets = _validation.check_targets(targets, num_symbols, blank)
-    extended = extended_targets(targets, blank=blank)
-    T, S = num_frames, len(extended)
+    targets = _validation.check_targets(targets, num_symbols, blank).tolist()
+    symbols, past_blank = _states(targets, blank)
+    T, S = num_frames, len(symbols)
 
-    arcs = [("start", (0, s), (0, int(extended[s]))) for s in range(min(2, S)) if T > 0]
+    arcs = [("start", (0, s), (0, symbols[s])) for s in range(min(2, S)) if T > 0]
     for t in range(1, T):
         for s in range(S):
-            steps = (0, 1, 2) if can_skip(extended, s) else (0, 1)
-            arcs += [((t - 1, s - d), (t, s), (t, int(extended[s]))) for d in steps if s >= d]
+            steps = (0, 1, 2) if past_blank[s] else (0, 1)
+            arcs += [((t - 1, s - d), (t, s), (t, symbols[s])) for d in steps if s >= d]
     if T > 0:
         arcs += [((T - 1, s), "end", None) for s in range(max(S - 2, 0), S)]
     elif S == 1:
@@ -75,13 +87,13 @@ def wildcard_ctc_lattice(targets, num_frames, num_symbols, *, blank=0) -> Lattic
     """
     T = _validation.check_at_least("num_frames", num_frames, 1)
     inside = ctc_lattice(targets, T, num_symbols, blank=blank)
-    extended = extended_targets(np.asarray(targets, np.int64), blank=int(blank)).tolist()
-    S, nodes = len(extended), []
+    symbols, _ = _states(np.asarray(targets, np.int64).tolist(), int(blank))
+    S, nodes = len(symbols), []
     arcs = [(inside.nodes[arc.source], inside.nodes[arc.target], arc.entry)
             for arc in inside.arcs if inside.nodes[arc.source] != "start" and inside.nodes[arc.target] != "end"]
     for t in range(T):
         nodes += [("before", t), *((t, s) for s in range(S)), ("after", t + 1)]
-        arcs += [(("before", t), (t, s), (t, extended[s])) for s in range(min(2, S))]
+        arcs += [(("before", t), (t, s), (t, symbols[s])) for s in range(min(2, S))]
         arcs += [((t, s), ("after", t + 1), None) for s in range(max(S - 2, 0), S)]
         if t > 0:
             arcs += [(("before", t - 1), ("before", t), None), (("after", t), ("after", t + 1), None)]

@@ -9,7 +9,27 @@ __all__ = ["checked_grid", "grid_lattice", "named_lattice"]
 
 
 def named_lattice(nodes, arcs, shape) -> Lattice:
-    """A lattice of nodes in topological order and arcs ``(source, target, entry)`` between their names."""
+    """A lattice of nodes in topological order and arcs ``(source, target, entry)`` between their names.
+
+    Parameters
+    ----------
+    nodes : iterable
+        Names, such as ``(t, u)``; every arc leads from a name to a later one. All paths start in the first and end in
+        the last.
+    arcs : iterable of (source, target, entry)
+        Two names, and the index of the log-prob that the arc uses, or None.
+    shape : tuple of int
+        Of the array of log-probs.
+
+    Returns
+    -------
+    Lattice
+
+    Examples
+    --------
+    >>> named_lattice("abc", [("a", "b", (0,)), ("b", "c", (1,)), ("a", "c", None)], (2,)).arcs[2]
+    Arc(source=0, target=2, entry=None)
+    """
     nodes = tuple(nodes)
     position = {node: i for i, node in enumerate(nodes)}
     arcs = tuple(Arc(position[source], position[target], entry) for source, target, entry in arcs)

@@ -48,11 +48,11 @@ def ctc_loss(log_probs, targets, *, blank=0):
     """
     check_rank("log_probs", log_probs.shape, 2, "(T, V)")
     probs, targets, blank = _elements(log_probs, targets, blank)
-    return _loss(ctc.total(ctc.alpha(probs, targets, blank=blank, semiring=REAL), REAL), log_probs)
+    return _loss(ctc.Z(probs, targets, blank=blank, semiring=REAL), log_probs)
 
 
 def rnnt_loss(log_probs, targets, *, blank=0):
-    """-log Z of one utterance in nats, by :func:`reference_impl.rnnt.alpha` on torch scalars.
+    """-log Z of one utterance in nats, by :func:`reference_impl.rnnt.Z` on torch scalars.
 
     Parameters
     ----------
@@ -71,8 +71,7 @@ def rnnt_loss(log_probs, targets, *, blank=0):
     check_rank("log_probs", log_probs.shape, 3, "(T, U+1, V)")
     probs, targets, blank = _elements(log_probs, targets, blank)
     check_rows("log_probs", log_probs.shape[1], len(targets))
-    alpha = rnnt.alpha(probs, targets, blank=blank, semiring=REAL)
-    return _loss(rnnt.total(alpha, probs, blank=blank, semiring=REAL), log_probs)
+    return _loss(rnnt.Z(probs, targets, blank=blank, semiring=REAL), log_probs)
 
 
 def _elements(log_probs, targets, blank):
