@@ -1,4 +1,7 @@
-"""What all tests share: one thread for torch, a reproducible hypothesis. Fixtures of one subject live in its file."""
+"""What all tests share: one thread for torch, a reproducible hypothesis, and which tests belong to which tier.
+
+Fixtures of one subject live in its file.
+"""
 
 import fcntl
 import os
@@ -25,12 +28,47 @@ def pytest_addoption(parser):
     parser.addoption("--write-table", action="store_true", help="write data/variants.json")
 
 
-def pytest_collection_modifyitems(items):
+@pytest.hookimpl(tryfirst=True)  # before pytest looks at the marks
+def pytest_collection_modifyitems(config, items):
+    items[:] = [item for item in items if not _without_kernels(parameters_of(item))]
+    if not torch.cuda.is_available():
+        _one_skip_a_file(config, items)
+        _the_interpreter_is_slow(items)
+
+
+def parameters_of(item):
+    return item.callspec.params if hasattr(item, "callspec") else {}
+
+
+def _without_kernels(parameters):
     """There are kernels for CTC and RNN-T only."""
-    def runs(item):
-        parameters = getattr(item, "callspec", None) and item.callspec.params
-        return not (parameters and parameters.get("kind") in TORCH_VARIANTS and parameters.get("device") == "triton")
-    items[:] = filter(runs, items)
+    return parameters.get("kind") in TORCH_VARIANTS and parameters.get("device") == "triton"
+
+
+def _one_skip_a_file(config, items):
+    """Of a file's tests for CUDA the first stays, to be skipped with a reason that speaks for all."""
+    for path in dict.fromkeys(item.path for item in items):
+        first, *others = [item for item in items if item.path == path and item.get_closest_marker("cuda")] or [None]
+        if first:
+            reason = f"{1 + len(others)} tests of this file need a CUDA device, and torch finds none"
+            first.add_marker(pytest.mark.skip(reason=reason))
+            config.hook.pytest_deselected(items=others)
+            items[:] = [item for item in items if item not in others]
+
+
+def _the_interpreter_is_slow(items):
+    """Triton's interpreter takes a quarter of a second for a loss.
+
+    So of each test with kernels the first case of either loss belongs to the fast tier, and the others are slow.
+    """
+    seen = set()
+    for item in items:
+        parameters = parameters_of(item)
+        if "triton" in [value for value in parameters.values() if isinstance(value, str)]:
+            key = item.nodeid.partition("[")[0], parameters.get("kind")
+            if key in seen:
+                item.add_marker("slow")
+            seen.add(key)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ TORCH_VARIANTS = {name: variant.torch for name, variant in VARIANTS.items() if v
 TORCH = {"ctc": torch_impl.ctc_loss, "rnnt": torch_impl.rnnt_loss, **TORCH_VARIANTS}
 LATTICE = {"ctc": ctc_lattice, "rnnt": rnnt_lattice}
 
-needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no CUDA device")
+needs_cuda = pytest.mark.cuda  # without a device, conftest.py leaves these out, and says so once for each file
 needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
 # where the kernels run: on CUDA if there is any, else in Triton's interpreter
 TRITON_DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

@@ -22,6 +22,7 @@ from implementations import (
     pad,
     random_scores,
 )
+from torch.autograd import gradcheck, gradgradcheck
 
 from reference_impl import log_softmax
 from reference_impl.torch_impl import CTCLoss, RNNTLoss, ctc_loss, naive
@@ -65,9 +66,12 @@ def interpreted(scores):
     return losses_module._interprets_triton() and losses_module._auto(scores.device.type) == "triton"
 
 
-def gradcheck(function, scores, **tolerances):
-    """Every entry by itself; in Triton's interpreter along random directions."""
-    return torch.autograd.gradcheck(function, scores, fast_mode=interpreted(scores), **tolerances)
+#: Derivatives along random directions; every entry by itself takes longer, and much longer in Triton's interpreter.
+along = pytest.mark.parametrize("along", ["directions", pytest.param("entries", marks=pytest.mark.slow)])
+
+
+def check_derivatives(check, function, scores, along, **tolerances):
+    return check(function, scores, fast_mode=along == "directions" or interpreted(scores), **tolerances)
 
 
 def second_derivative(kind, scores, *rest, **options):
@@ -81,21 +85,23 @@ def second_derivative(kind, scores, *rest, **options):
 
 
 class TestDerivatives:
+    @along
     @every_device
     @every_input
     @every_torch_loss
-    def test_gradcheck(self, kind, inputs, device):
+    def test_gradcheck(self, kind, inputs, device, along):
         """Ragged lengths, so that the padding's zeros are checked, too."""
         scores, *rest = tensors(ragged(kind), device)
 
         def losses(scores):
             return TORCH[kind](scores, *rest, reduction="none", inputs=inputs)
 
-        assert gradcheck(losses, scores, eps=1e-6, atol=1e-7)
+        assert check_derivatives(gradcheck, losses, scores, along, eps=1e-6, atol=1e-7)
 
+    @along
     @every_device
     @every_torch_loss
-    def test_gradcheck_through_a_network(self, kind, device):
+    def test_gradcheck_through_a_network(self, kind, device, along):
         """Upstream gradients differ between utterances, and the logits are not a leaf."""
         scores, *rest = tensors(ragged(kind), device)
         weights = torch.tensor([0.5, -2.0, 3.0], dtype=torch.float64, device=device)
@@ -103,7 +109,7 @@ class TestDerivatives:
         def loss(x):
             return (weights * TORCH[kind](torch.tanh(x) * 3, *rest, reduction="none")).sum() ** 2
 
-        assert gradcheck(loss, scores, eps=1e-6, atol=1e-5)
+        assert check_derivatives(gradcheck, loss, scores, along, eps=1e-6, atol=1e-5)
 
     @every_device
     @pytest.mark.parametrize("blank", [0, 2])
@@ -129,21 +135,23 @@ class TestDerivatives:
         corrected = log_prob_gradient - torch.exp(log_probs) * in_use
         torch.testing.assert_close(corrected, minus_occupancy, rtol=0, atol=1e-12)
 
+    @along
     @every_device
     @every_input
     @every_torch_loss
-    def test_gradgradcheck(self, kind, inputs, device):
+    def test_gradgradcheck(self, kind, inputs, device, along):
         """The derivative of the gradient, in logits and upstream gradient, on ragged lengths."""
         scores, *rest = tensors(ragged(kind), device)
 
         def losses(scores):
             return TORCH[kind](scores, *rest, reduction="none", inputs=inputs)
 
-        assert torch.autograd.gradgradcheck(losses, scores, eps=1e-6, atol=1e-6, fast_mode=interpreted(scores))
+        assert check_derivatives(gradgradcheck, losses, scores, along, eps=1e-6, atol=1e-6)
 
+    @along
     @every_device
     @every_torch_loss
-    def test_second_derivative_through_a_network(self, kind, device):
+    def test_second_derivative_through_a_network(self, kind, device, along):
         """A penalty on the gradient, which holds the loss, its gradient and both factors of a chain rule."""
         scores, *rest = tensors(ragged(kind), device)
 
@@ -152,7 +160,7 @@ class TestDerivatives:
             gradient, = torch.autograd.grad(loss, x, create_graph=True)
             return loss + (gradient ** 2).sum()
 
-        assert gradcheck(penalised, scores, eps=1e-6, atol=1e-4, rtol=1e-5)
+        assert check_derivatives(gradcheck, penalised, scores, along, eps=1e-6, atol=1e-4, rtol=1e-5)
 
     @every_kind
     def test_second_derivative_by_autograd_alone(self, kind):
@@ -261,14 +269,16 @@ class TestUpstream:
     @every_device
     @every_input
     @every_torch_loss
-    @pytest.mark.parametrize("value", [1.0, 0.0, -3.0, INF, -INF, NAN])
-    def test_nothing_reaches_an_utterance_without_alignment(self, kind, inputs, value, device):
-        """inf times 0 does not arise: exactly 0, and the neighbours as ever."""
-        batch = with_impossible(kind)
-        losses, gradient = losses_and_gradient(kind, batch, [1.0, value, 1.0], device, inputs=inputs)
-        _, usual = losses_and_gradient(kind, batch, [1.0, 1.0, 1.0], device, inputs=inputs)
-        assert losses[1] == INF
-        assert (gradient[1] == 0).all()
+    def test_nothing_reaches_an_utterance_without_alignment(self, kind, inputs, device):
+        """inf times 0 does not arise, whatever comes from upstream: exactly 0, and the neighbours as ever."""
+        values = [1.0, 0.0, -3.0, INF, -INF, NAN]
+        few = with_impossible(kind)
+        batch = pad([few.utterance(b) for b in (0, *[1] * len(values), 2)])
+        losses, gradient = losses_and_gradient(kind, batch, [1.0, *values, 1.0], device, inputs=inputs)
+        _, usual = losses_and_gradient(kind, batch, device=device, inputs=inputs)
+        assert (losses[1:-1] == INF).all()
+        assert (gradient[1:-1] == 0).all()
+        assert (gradient[[0, -1]] != 0).any()
         np.testing.assert_array_equal(gradient, usual)
 
     @every_torch_loss
@@ -294,17 +304,18 @@ class TestUpstream:
     @every_device
     @every_input
     @every_torch_loss
-    @pytest.mark.parametrize("value", [INF, -INF])
-    def test_infinite_upstream_leaves_masks_alone(self, kind, inputs, value, device):
+    def test_infinite_upstream_leaves_masks_alone(self, kind, inputs, device):
         """0 where an entry is masked or unused, no NaN; elsewhere the sign of the gradient, and very large."""
-        batch = ragged(kind)
-        batch.scores[0][..., 3] = -INF
-        _, usual = losses_and_gradient(kind, batch, [1.0, 1.0, 1.0], device, inputs=inputs)
-        _, gradient = losses_and_gradient(kind, batch, [value, 1.0, 1.0], device, inputs=inputs)
-        assert (usual[0] == 0).any()
-        np.testing.assert_array_equal(np.sign(gradient[0]), np.sign(value) * np.sign(usual[0]))
-        assert np.abs(gradient[0]).max() > 1e300
-        np.testing.assert_array_equal(gradient[1:], usual[1:])
+        plain = ragged(kind)
+        plain.scores[0][..., 3] = -INF
+        batch = pad([plain.utterance(b) for b in (0, 0, 1, 2)], fill=0.25, label_fill=0)
+        _, usual = losses_and_gradient(kind, batch, device=device, inputs=inputs)
+        _, gradient = losses_and_gradient(kind, batch, [INF, -INF, 1.0, 1.0], device, inputs=inputs)
+        for b, sign in enumerate((1, -1)):
+            assert (usual[b] == 0).any()
+            np.testing.assert_array_equal(np.sign(gradient[b]), sign * np.sign(usual[b]))
+            assert np.abs(gradient[b]).max() > 1e300
+        np.testing.assert_array_equal(gradient[2:], usual[2:])
 
     @every_device
     @every_torch_loss
@@ -560,7 +571,7 @@ class TestTypesAndLayouts:
         assert_gradients(cuda_gradient, gradient, 1e-11)
 
 
-BAD_VALUES = {  # argument, value for utterance 1 of three
+BAD_VALUES = {  # argument and value, for one utterance each
     "label V": ("targets", 4), "label -1": ("targets", -1), "label far out": ("targets", 2**62),
     "label far below": ("targets", -2**62), "blank": ("targets", 0),
     "too many frames": ("logit_lengths", 6), "far too many frames": ("logit_lengths", 2**62),
@@ -569,24 +580,54 @@ BAD_VALUES = {  # argument, value for utterance 1 of three
 }
 
 
+def spoil(batch, b, case):
+    name, value = BAD_VALUES[case]
+    getattr(batch, name)[(b, 0) if name == "targets" else b] = value
+    return name
+
+
 @every_device
 @every_input
 @every_torch_loss
-@pytest.mark.parametrize("case", BAD_VALUES)
-def test_bad_values_nobody_checked(kind, inputs, case, device):
-    """``validate=False``: that utterance's loss is NaN, and nothing else happens to anything."""
-    name, value = BAD_VALUES[case]
-    batch = ragged(kind)
+def test_bad_values_nobody_checked(kind, inputs, device):
+    """``validate=False``: the loss of each spoilt utterance is NaN, and nothing else happens to anything."""
+    plain = ragged(kind)
+    repeated = [0, *[1] * len(BAD_VALUES), 2]
+    batch = replace(plain, **{name: getattr(plain, name)[repeated].copy()
+                              for name in ("scores", "targets", "logit_lengths", "target_lengths")})
     good_losses, good_gradient = losses_and_gradient(kind, batch, device=device, inputs=inputs, validate=False)
     checked_losses, checked_gradient = losses_and_gradient(kind, batch, device=device, inputs=inputs)
     np.testing.assert_array_equal(good_losses, checked_losses)
     np.testing.assert_array_equal(good_gradient, checked_gradient)
 
-    getattr(batch, name)[(1, 0) if name == "targets" else 1] = value
-    with pytest.raises(ValueError, match=f"{name}\\[1"):
-        losses_and_gradient(kind, batch, device=device, inputs=inputs)
+    for b, case in enumerate(BAD_VALUES, start=1):
+        spoil(batch, b, case)
     losses, gradient = losses_and_gradient(kind, batch, device=device, inputs=inputs, validate=False)
-    assert np.isnan(losses[1])
+    assert np.isnan(losses).tolist() == [False, *[True] * len(BAD_VALUES), False]
+    np.testing.assert_array_equal(losses[[0, -1]], good_losses[[0, -1]])
+    np.testing.assert_array_equal(gradient[[0, -1]], good_gradient[[0, -1]])
+
+
+@every_device
+@every_torch_loss
+def test_bad_values_are_named(kind, device):
+    """Checked, each of them is refused before anything is computed."""
+    for case in BAD_VALUES:
+        batch = ragged(kind)
+        name = spoil(batch, 1, case)
+        with pytest.raises(ValueError, match=f"^{name}\\[1"):
+            losses_and_gradient(kind, batch, device=device)
+
+
+@every_torch_loss
+@pytest.mark.parametrize("case", BAD_VALUES)
+def test_one_bad_value_nobody_checked(kind, case):
+    """One alone, as the only reason for whatever is done about bad values."""
+    batch = ragged(kind)
+    good_losses, good_gradient = losses_and_gradient(kind, batch, validate=False)
+    spoil(batch, 1, case)
+    losses, gradient = losses_and_gradient(kind, batch, validate=False)
+    assert np.isnan(losses).tolist() == [False, True, False]
     np.testing.assert_array_equal(losses[[0, 2]], good_losses[[0, 2]])
     np.testing.assert_array_equal(gradient[[0, 2]], good_gradient[[0, 2]])
 
