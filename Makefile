@@ -20,7 +20,7 @@ export IPYTHONDIR := $(CURDIR)/.venv/ipython
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book slides pdf pdf-packages offline test test-slow site-test serve assignments grade instructor lab bench accuracy variants vectors gpu screenshots drift repository lint clean FORCE
+.PHONY: help book slides pdf pdf-packages offline test test-slow test-course test-all site-test serve assignments grade instructor lab bench accuracy variants vectors gpu screenshots drift repository lint clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -50,11 +50,19 @@ pdf: .venv/reader _build/inputs  ## make a PDF of the whole book in _build/pdf; 
 pdf-packages:
 	@echo $(PDF_PACKAGES)
 
-test: .venv/dev .venv-course/ready  ## run the fast tests
-	REQUIRE_COURSE=1 $(PY) -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+test: .venv/dev  ## run the fast tests, some minutes on two cores
+	$(PY) -m pytest -n $(WORKERS) $(PYTEST_ARGS)
 
 test-slow: .venv/dev  ## run the slow tests
-	$(PY) -m pytest -n $(WORKERS) -m slow $(PYTEST_ARGS)
+	$(PY) -m pytest -n $(WORKERS) -m "slow and not course" $(PYTEST_ARGS)
+
+test-course: .venv/dev .venv-course/ready  ## grade wrong submissions of every assignment, in an environment of their own
+	REQUIRE_COURSE=1 $(PY) -m pytest -n $(WORKERS) -m course $(PYTEST_ARGS)
+
+test-all: .venv/dev .venv-course/ready  ## run every test: fast, slow, the course's, and those of the site, which is built first
+	REQUIRE_COURSE=1 $(PY) -m pytest -n $(WORKERS) -m "slow or not slow" $(PYTEST_ARGS)
+	@$(MAKE) book
+	@$(MAKE) site-test
 
 site-test: .venv/dev  ## check the built site: links, alt text, marks, no outside request, the laboratory
 	REQUIRE_SITE=1 $(PY) -m pytest $(PYTEST_ARGS) tests/website
@@ -77,8 +85,8 @@ grade: .venv-course/ready  ## grade a folder of submissions, SUBMISSIONS=folder,
 instructor: book .venv-course/ready  ## pack solutions, slides, rubric and answer keys for an instructor; STUDENTS=file as above
 	@$(COURSE) -m coursework.instructor_pack $(if $(STUDENTS),--students "$(STUDENTS)")
 
-lab: .venv/reader  ## open the notebooks in JupyterLab
-	@$(PY) -m jupyterlab --notebook-dir notebooks
+lab: .venv/reader  ## open the notebooks in JupyterLab; LAB_ARGS=... is passed on, as root LAB_ARGS=--allow-root
+	@$(PY) -m jupyterlab --notebook-dir notebooks $(LAB_ARGS)
 
 bench: .venv/reader  ## time the losses on the CPU, beside whatever peers are installed
 	$(PY) benchmarks/times_cpu.py
@@ -89,7 +97,7 @@ accuracy: .venv/dev  ## measure how exact float32 lattices are, by method
 	$(PY) benchmarks/accuracy.py
 
 variants: .venv/dev  ## measure every loss by every kind of check, into data/variants.json
-	$(PY) -m pytest -q tests/test_variants_table.py --write-table
+	$(PY) -m pytest -q -m slow tests/test_variants_table.py --write-table
 
 vectors: .venv/dev  ## compute the test vectors in 50 digits, into data/vectors
 	@PYTHONPATH=src $(PY) -m coursework.vectors write

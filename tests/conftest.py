@@ -31,6 +31,9 @@ def pytest_addoption(parser):
 @pytest.hookimpl(tryfirst=True)  # before pytest looks at the marks
 def pytest_collection_modifyitems(config, items):
     items[:] = [item for item in items if not _without_kernels(parameters_of(item))]
+    for item in items:
+        if "course_python" in getattr(item, "fixturenames", ()):
+            item.add_marker("course")
     if not torch.cuda.is_available():
         _one_skip_a_file(config, items)
         _the_interpreter_is_slow(items)
@@ -80,11 +83,11 @@ def device(request, monkeypatch):
 
 @pytest.fixture(scope="session")
 def course_python():
-    """The Python that grades; `make test` makes it, and asks for it by REQUIRE_COURSE."""
+    """The Python that grades; `make test-course` makes it, and asks for it by REQUIRE_COURSE."""
     there = Path(__file__).parents[1] / ".venv-course"
     if not (there / "ready").exists():
         assert "REQUIRE_COURSE" not in os.environ, ".venv-course is not there"
-        pytest.skip("there is no .venv-course; `make test` makes it")
+        pytest.skip("there is no .venv-course; `make test-course` makes it")
     return there / "bin" / "python"
 
 

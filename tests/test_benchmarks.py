@@ -19,6 +19,7 @@ def run(script, *arguments, **environment):
     return done.stdout
 
 
+@pytest.mark.slow
 @needs_triton
 def test_cuda_rehearsal(tmp_path):
     """Everything but the device: contenders, floors, errors, the file. Where torch's CTC is, ours must be as good."""
@@ -43,6 +44,7 @@ def test_accuracy(tmp_path):
             assert row["posterior_error"] < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind, shape", [("ctc", (2, 12, 3, 5)), ("rnnt", (2, 6, 3, 5))])
 def test_cpu_workers(kind, shape):
     """Each contender that is installed, in a process of its own as in the benchmark."""
@@ -62,6 +64,7 @@ def test_cpu_workers(kind, shape):
         assert result["peak_bytes"] is None or result["peak_bytes"] >= 0
 
 
+@pytest.mark.slow
 def test_cpu_table(tmp_path):
     """One small shape from the processes to the file."""
     run("times_cpu.py", "--rounds", 1, "--seconds", 0, "--shapes", 0, "--states", "warm", "--only", "batched",
@@ -87,6 +90,7 @@ def test_pruning_steps():
     assert narrow > wide
 
 
+@pytest.mark.slow
 def test_pruning_table(tmp_path):
     """The smallest shape from the processes to the file."""
     run("pruning.py", "--rounds", 1, "--seconds", 0, "--shapes", 0, "--output", tmp_path / "pruning.json")

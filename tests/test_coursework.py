@@ -1,6 +1,6 @@
 """The course: questions and their named mistakes, the proof of the students' versions, grading of wrong submissions.
 
-Grading runs in .venv-course, which has nbgrader; `make test` makes it, and asks for it by REQUIRE_COURSE.
+Grading runs in .venv-course, which has nbgrader; `make test-course` makes it, and asks for it by REQUIRE_COURSE.
 """
 
 import functools

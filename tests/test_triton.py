@@ -61,7 +61,8 @@ def ragged(kind, V, dtype, T=4, U=3, seed=0):
     return scores, torch.randint(1, max(V, 2), (2, U), generator=generator), [T, T - 1], [U, U - 1]
 
 
-@pytest.mark.parametrize("V", [2, 3, 16, 127, 128, 129, 1025, 4096, 4099], ids=lambda V: f"V={V}")
+@pytest.mark.parametrize("V", [3, 129, 1025, *(pytest.param(V, marks=pytest.mark.slow)
+                                               for V in (2, 16, 127, 128, 4096, 4099))], ids=lambda V: f"V={V}")
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
 @every_kind
 def test_vocabularies(kind, dtype, V):
@@ -78,7 +79,8 @@ def test_vocabularies(kind, dtype, V):
     assert_same(both(kind, *ragged(kind, V, dtype, T, U)), tolerance)
 
 
-@pytest.mark.parametrize("U", [0, 1, 31, 32, 100])
+@pytest.mark.parametrize("U", [0, 1, 32, pytest.param(31, marks=pytest.mark.slow),
+                               pytest.param(100, marks=pytest.mark.slow)])
 @every_kind
 def test_targets(kind, U):
     """One lane, a full block of lanes and one more, several warps; repeats, since there are two labels only."""

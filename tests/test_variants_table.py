@@ -27,6 +27,7 @@ from reference_impl.semiring import REAL
 from reference_impl.topology import monotonic_rnnt_lattice, rnnt_lattice, star_log_probs
 from reference_impl.torch_impl import arc_rnnt_loss, hat_log_probs, rnnt_loss
 
+pytestmark = pytest.mark.slow
 TABLE = Path(__file__).parents[1] / "data" / "variants.json"
 UTTERANCES = [(5, [1, 1, 2]), (4, [2, 1]), (4, [1])]
 V = 3
