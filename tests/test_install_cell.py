@@ -125,7 +125,7 @@ def test_where_the_package_is_nothing_is_done(url, monkeypatch, tmp_path):
 def test_where_the_package_is_missing_it_is_fetched(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "some-book" / "notebooks").mkdir(parents=True)  # as git would
-    fetched = [("system", f"git clone -q --depth 1 {ADDRESS}"), ("pip", 'install -q "./some-book[digits]"')]
+    fetched = [("system", f"git clone -q --depth 1 {ADDRESS}"), ("pip", 'install -q "./some-book[book]"')]
     assert run(source(ADDRESS), monkeypatch, present=False) == [*fetched, ("cd", "-q some-book/notebooks")]
     # the kernel was started again: the package is there, but the working directory is the first one
     assert run(source(ADDRESS), monkeypatch, present=True) == [("cd", "-q some-book/notebooks")]

@@ -34,7 +34,8 @@ LIMIT = 60_000
 def ranges():
     """The package's own requirements with their ranges, by name."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return {name_of(each): each for each in [*project["dependencies"], *project["optional-dependencies"]["digits"]]}
+    wanted = sum(project["optional-dependencies"].values(), project["dependencies"])
+    return {name_of(each): each for each in wanted if name_of(each) != project["name"]}
 
 
 def name_of(requirement):

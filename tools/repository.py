@@ -26,7 +26,7 @@ from os.path import isdir
 
 if not find_spec("reference_impl"):  # as on Colab: fetch the book, install it
     !git clone -q --depth 1 {address}
-    %pip install -q "./{name}[digits]"
+    %pip install -q "./{name}[book]"
 if isdir("{name}/notebooks"):  # chapters read ../data
     %cd -q {name}/notebooks"""
 
