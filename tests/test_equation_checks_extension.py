@@ -119,7 +119,7 @@ def test_a_displayed_equation_without_a_label_warns(book, equation):
 
 def test_an_equation_that_a_cell_prints_is_not_the_authors(monkeypatch):
     monkeypatch.syspath_prepend(EXTENSIONS)
-    from equation_checks import displayed_equations
+    from displayed_equations import displayed_equations
 
     printed, displayed = nodes.math_block("", "x = x"), nodes.math_block("", "a = b")
     cell = nodes.container("", nodes.container("", printed), classes=["cell_output", "docutils"])

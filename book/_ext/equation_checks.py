@@ -13,7 +13,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
-from doctrees import equation_id, is_output
+from displayed_equations import Equation, displayed_equations, equations_by_page
+from doctrees import equation_id
 from docutils import nodes
 from sphinx.builders.latex.nodes import math_reference
 from sphinx.environment.collectors import EnvironmentCollector
@@ -30,17 +31,6 @@ class Check(NamedTuple):
     summary: str
     source: str
     calls_check: bool
-
-
-class Equation(NamedTuple):
-    docname: str
-    label: str | None
-    tex: str
-    location: str
-
-    @property
-    def is_definition(self):
-        return self.label.startswith("def-")
 
 
 # --- reading the tests ---
@@ -94,37 +84,25 @@ class EquationChecks(SphinxDirective):
         return [ChecksPlaceholder()]
 
 
-def displayed_equations(doctree):
-    """Return the equations that the author displays: not the ones that a notebook cell prints, nor copies of others."""
-    return [node for node in doctree.findall(nodes.math_block) if not is_output(node)]
-
-
-class EquationCollector(EnvironmentCollector):
-    """Keep, in the environment, the equations of each page (``env.displayed``) and the page of checks."""
+class ChecksPageCollector(EnvironmentCollector):
+    """Keep, in the environment, which page has the directive."""
 
     def clear_doc(self, app, env, docname):
-        vars(env).setdefault("displayed", {}).pop(docname, None)
         vars(env).setdefault("checks_pages", set()).discard(docname)
 
     def merge_other(self, app, env, docnames, other):
-        env.displayed.update({doc: other.displayed[doc] for doc in docnames if doc in other.displayed})
         env.checks_pages.update(other.checks_pages & set(docnames))
 
     def process_doc(self, app, doctree):
-        env = app.env
-        env.displayed[env.docname] = [
-            Equation(env.docname, node.get("label"), node.astext(), f"{env.doc2path(env.docname)}:{node.line or ''}")
-            for node in displayed_equations(doctree)
-        ]
         if any(doctree.findall(ChecksPlaceholder)):
-            env.checks_pages.add(env.docname)
+            app.env.checks_pages.add(app.env.docname)
 
 
 def report(app, env):
     """Warn about whatever is not bound; have the page of checks written again, since any page may have changed it."""
     checks = app.config.equation_checks_found
     labels = set()
-    for equation in (e for page in env.displayed.values() for e in page):
+    for equation in (e for page in equations_by_page(env).values() for e in page):
         if equation.label is None:
             logger.warning("displayed equation without a label: %s", one_line(equation.tex), location=equation.location)
             continue
@@ -183,7 +161,8 @@ def has_entries(app):
 
 def labelled(env):
     """Return {page: its labelled equations}, in reading order, for the pages that have any."""
-    pages = {page: [e for e in env.displayed[page] if e.label] for page in reading_order(env)}
+    displayed = equations_by_page(env)
+    pages = {page: [e for e in displayed[page] if e.label] for page in reading_order(env)}
     return {page: equations for page, equations in pages.items() if equations}
 
 
@@ -322,7 +301,8 @@ def reading_order(env):
                 visit(child)
 
     visit(env.config.root_doc)
-    return [page for page in [*order, *sorted(set(env.displayed) - set(order))] if page in env.displayed]
+    pages = equations_by_page(env)
+    return [page for page in [*order, *sorted(set(pages) - set(order))] if page in pages]
 
 
 def setup(app):
@@ -330,9 +310,10 @@ def setup(app):
     app.add_config_value("equation_checks_found", {}, "env")
     app.add_node(ChecksPlaceholder)
     app.add_directive("equation-checks", EquationChecks)
-    app.add_env_collector(EquationCollector)
+    app.setup_extension("displayed_equations")
+    app.add_env_collector(ChecksPageCollector)
     app.connect("config-inited", read_tests)
     app.connect("env-updated", report)
     app.connect("doctree-resolved", resolve)
     app.connect("html-collect-pages", pages_of_entries)
-    return {"version": "1", "env_version": 1, "parallel_read_safe": True, "parallel_write_safe": True}
+    return {"version": "1", "env_version": 2, "parallel_read_safe": True, "parallel_write_safe": True}

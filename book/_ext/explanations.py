@@ -9,6 +9,7 @@ stand in ``glossary_other_senses`` in _config.yml, by page.
 import html
 import re
 
+from displayed_equations import equations_by_page
 from doctrees import equation_id, inside, is_output
 from docutils import nodes
 from quiz import Quiz
@@ -93,13 +94,14 @@ def definitions(app):
 
 def equations(app):
     found = {}
-    for equation in (e for page in app.env.displayed.values() for e in page if e.label):
+    for equation in (e for page in equations_by_page(app.env).values() for e in page if e.label):
         copy = nodes.math_block("", equation.tex, nowrap=False, number=None, label=None, classes=["equation-copy"])
         found[equation_id(equation.label)] = app.builder.render_partial(copy)["fragment"]
     return found
 
 
 def setup(app):
+    app.setup_extension("displayed_equations")
     app.add_config_value("glossary_other_senses", {}, "env", types=[dict])
     app.add_config_value("glossary_not_on", [], "env", types=[list])
     app.connect("doctree-resolved", link_first_uses, priority=600)

@@ -11,10 +11,11 @@ import json
 import re
 from pathlib import Path
 
+from displayed_equations import Equation
 from doctrees import ancestors, equation_id
 from docutils import nodes
 from docutils.parsers.rst import directives
-from equation_checks import Equation, number
+from equation_checks import number
 from sphinx import addnodes
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
