@@ -8,8 +8,10 @@ import pytest
 import torch
 from implementations import BATCHED, TORCH
 
+from reference_impl import log_softmax, rnnt
 from reference_impl.bug_bank import BUGS, CHECKS, RIGHT, Candidate, matrix
 from reference_impl.bug_bank.torch_candidate import torch_candidate
+from reference_impl.semiring import LOG32
 
 CHECK_NAMES = [check.name for check in CHECKS]
 BUG_IDS = [f"{bug.loss}: {bug.name}" for bug in BUGS]
@@ -97,6 +99,38 @@ def test_a_torch_candidate_of_another_kind():
 def test_is_killed_by_the_check_it_names(bug, killed):
     assert bug.killed_by in CHECK_NAMES
     assert killed[BUGS.index(bug), CHECK_NAMES.index(bug.killed_by)]
+
+
+@pytest.mark.parametrize(("name", "apart", "trips"), [
+    ("certain of the label, not of its frame, against the reference", 2.0**-25, True),
+    ("log Z below -10000, against the reference", 1e-3, False),
+])
+def test_a_mismatch_is_relative_to_log_z(name, apart, trips):
+    """After 1ytic/warp-rnnt: a difference of 3e-8 is too large at a loss of 6e-6, one of 1e-3 small at log Z = -1e4."""
+    (bug,) = [bug for bug in BUGS if bug.name == "utterance dropped on a mismatch"]
+    (reference,) = [right for right in RIGHT if (right.loss, right.variable) == ("rnnt", "logits")]
+    scores, targets = asked_by(CHECKS[CHECK_NAMES.index(name)])
+    log_probs, right = log_softmax(scores), reference(scores, targets)
+    a = rnnt.Z(log_probs, targets, semiring=LOG32)
+    b = rnnt.beta(log_probs, targets, semiring=LOG32)[0, 0]
+    assert abs(a - b) >= apart and (abs(a - b) > 1e-3 * abs(max(a, b))) == trips
+    loss, gradient = bug(scores, targets)
+    if trips:
+        assert loss == -(a + b) / 2 != right[0] and (gradient == 0).all() and np.abs(right[1]).max() > 1e-6
+    else:
+        assert loss == right[0] and (gradient == right[1]).all()
+
+
+def asked_by(check):
+    """Scores and targets of the one utterance that a check asks an RNN-T loss about."""
+    asked = []
+
+    def recorder(scores, targets, *_, blank=0):
+        asked.append((scores[0], targets[0]))
+        return np.zeros(1), lambda upstream: np.zeros_like(scores)
+
+    check.passes(Candidate("rnnt", "logits", recorder))
+    return asked[0]
 
 
 def test_no_check_kills_everything_and_each_kills_something(killed):

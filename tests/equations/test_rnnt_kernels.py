@@ -1,7 +1,8 @@
 """Checks of the equations of the chapter on RNN-T kernels. Kernels work with logarithms; here a logarithm is an exact
 object, so that a line of a kernel can be run as it stands and compared with ``==``."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import comb
 from typing import Any
@@ -25,7 +26,9 @@ from brute_force import (
 )
 from sympy.polys.fields import field
 
+from reference_impl import log_softmax, rnnt
 from reference_impl.equations import check_equation, zero_outside
+from reference_impl.semiring import LOG32
 from reference_impl.symbolic import softmax
 
 V = 4
@@ -491,3 +494,48 @@ def test_masses_agree():
         beyond = rnnt_beta_beyond(c.w, c.labels)
         assert np.array_equal(c.alpha * beyond / c.z, c.gamma)
         assert c.z == sum(rnnt_mass(c.w, entries) for entries in rnnt_paths(c.w, c.labels))
+
+
+@pytest.mark.equation("eq-kernels-magnitudes")
+def test_magnitudes():
+    """Logarithms of enumerated beginnings and endings, weighted by the enumerated shares of paths, against Z and H."""
+    def lhs(alpha, beta, gamma, log_z, T, U, H):
+        nodes = [(t, u) for t, u in np.ndindex(gamma.shape) if gamma[t, u] > 0]
+        return sum(gamma[n] * (abs(math.log(alpha[n])) + abs(math.log(beta[n]))) for n in nodes)
+
+    def rhs(alpha, beta, gamma, log_z, T, U, H):
+        return (T + U) * abs(log_z) + H
+
+    def uncertainty(gamma):
+        return -sum(g * math.log(g) for g in gamma.flat if g > 0)
+
+    check_equation("eq-kernels-magnitudes", lhs, rhs, [
+        (c.alpha, c.beta, c.gamma, math.log(c.z), c.T, c.U, uncertainty(c.gamma)) for c in KERNELS], tolerance=1e-12)
+
+
+def mismatch_and_bound(margin, semiring, seed):
+    """|a - b| of a model that is sure of the labels, not of their frames, and |log Z| times R of the chapter."""
+    rng = np.random.default_rng(seed)
+    T, U, V = 24, 6, 5
+    labels = rng.integers(1, V, size=U)
+    logits = rng.normal(size=(T, U + 1, V))
+    logits[..., BLANK] += margin
+    logits[:, range(U), labels] += margin
+    logits[-1, :U, BLANK] -= 2 * margin
+    log_probs = log_softmax(logits).astype(semiring.dtype)
+    a = rnnt.Z(log_probs, labels, semiring=semiring)
+    b = rnnt.beta(log_probs, labels, semiring=semiring)[0, 0]
+    gamma = rnnt.occupancy(log_probs, labels).sum(axis=-1)
+    H = -(gamma * np.log(np.where(gamma > 0, gamma, 1))).sum()
+    return abs(float(a) - float(b)), 2.0**-23 * ((T + U + 1) * rnnt.loss(log_probs, labels) + 7 * H)
+
+
+@pytest.mark.parametrize("margin", [0, 7, 14, 21])
+def test_mismatch_bound(margin):
+    """The two values of log Z differ by no more than R says for float32; in float16 they do, so that R can fail."""
+    half = replace(LOG32, name="log, float16", zero=np.float16(-np.inf), one=np.float16(0), dtype=np.float16,
+                   read=np.float16)
+    for seed in range(5):
+        apart, bound = mismatch_and_bound(margin, LOG32, seed)
+        assert apart <= bound
+    assert any(np.greater(*mismatch_and_bound(margin, half, seed)) for seed in range(5))

@@ -333,6 +333,20 @@ def _(candidate):
     return _agree(candidate, candidate(scores, [1, 2]), _reference(candidate)(scores, [1, 2]))
 
 
+@_check("certain of the label, not of its frame, against the reference", loss="rnnt")
+def _(candidate):
+    """Two alignments of probability 1/2 each, but for the last blank: a loss of 6e-6, and a gradient as small.
+
+    From alpha, log Z is log 1 minus the loss, from beta log 1/2 minus the loss plus log 2. Near log 1/2 floats of 32
+    bits lie 2**-24 apart, and the loss is a hundred and a half of that: so in float32 the two differ by 2**-25.
+    """
+    scores = np.full((2, 2, 3), -800.0)
+    for entry in [(0, 0, 0), (0, 0, 1), (1, 0, 1), (0, 1, 0), (1, 1, 0)]:
+        scores[entry] = 0.0
+    scores[1, 1, 2] = np.log(np.expm1(100.5 * 2.0**-24))
+    return _agree(candidate, candidate(scores, [1]), _reference(candidate)(scores, [1]))
+
+
 @_check("log Z below -10000, against the reference")
 def _(candidate):
     """As long utterances have, but in few frames, since another symbol takes the mass. float32 is off by 1e-3 here."""
