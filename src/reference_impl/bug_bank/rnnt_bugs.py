@@ -347,7 +347,7 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     return losses, backward
 
 
-@_bug("logits", "returned gradient reused", "after k2's mutual_information with return_grad",
+@_bug("logits", "returned gradient reused", "after fast_rnnt's return_grad, and k2's until k2#1106",
       "a gradient stays what it was when backward runs again", batch=True)
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """Every call of backward writes into one buffer, and so into what earlier calls have returned."""
