@@ -56,7 +56,7 @@ test: .venv/dev  ## run the fast tests, some minutes on two cores
 test-slow: .venv/dev  ## run the slow tests
 	$(PY) -m pytest -n $(WORKERS) -m "slow and not course" $(PYTEST_ARGS)
 
-test-course: .venv/dev .venv-course/ready  ## grade wrong submissions of every assignment, in an environment of their own
+test-course: .venv/dev .venv-course/ready  ## run the tests of the course, which grade wrong submissions of every assignment
 	REQUIRE_COURSE=1 $(PY) -m pytest -n $(WORKERS) -m course $(PYTEST_ARGS)
 
 test-all: .venv/dev .venv-course/ready  ## run every test: fast, slow, the course's, and those of the site, which is built first

@@ -24,6 +24,10 @@ hypothesis.settings.register_profile("book", deadline=None, derandomize=True, ma
 hypothesis.settings.load_profile("book")
 
 
+#: Files about the assignments, their grading and the test vectors: `make test-course`.
+OF_THE_COURSE = ("test_coursework", "test_instructor_pack", "test_vectors")
+
+
 def pytest_addoption(parser):
     parser.addoption("--write-table", action="store_true", help="write data/variants.json")
 
@@ -32,7 +36,7 @@ def pytest_addoption(parser):
 def pytest_collection_modifyitems(config, items):
     items[:] = [item for item in items if not _without_kernels(parameters_of(item))]
     for item in items:
-        if "course_python" in getattr(item, "fixturenames", ()):
+        if item.path.name.startswith(OF_THE_COURSE):
             item.add_marker("course")
     if not torch.cuda.is_available():
         _one_skip_a_file(config, items)

@@ -34,12 +34,14 @@ SLOWLY_BY_TRITON = BY_TRITON if TRITON_DEVICE == "cuda" else pytest.param("trito
                                                                                           pytest.mark.slow])
 IMPLEMENTATIONS = ["explicit", "lattice", "batched", *BY_TENSOR_OPS, BY_TRITON]
 # batched takes logits only
-IMPLEMENTATIONS_AND_VARIABLES = [
+_WITHOUT_KERNELS = [
     *((name, variable) for name in ("explicit", "lattice", "torch") for variable in ("logits", "log_probs")),
     ("batched", "logits"),
     *(pytest.param("torch on cuda", variable, marks=needs_cuda) for variable in ("logits", "log_probs")),
-    *(pytest.param("triton", variable, marks=needs_triton) for variable in ("logits", "log_probs")),
 ]
+IMPLEMENTATIONS_AND_VARIABLES, IMPLEMENTATIONS_AND_VARIABLES_OF_MANY_TARGETS = (
+    [*_WITHOUT_KERNELS, *(pytest.param("triton", variable, marks=by.marks) for variable in ("logits", "log_probs"))]
+    for by in (BY_TRITON, SLOWLY_BY_TRITON))
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 # CTC, RNN-T and its relatives, of torch; of several devices those that a loss runs on, see conftest.py

@@ -15,7 +15,8 @@ import torch
 
 from reference_impl import _validation, batched, ctc, hat, lattice_loss, log_softmax, rnnt, second_order
 from reference_impl.as_published.ctc_conventions import rescaled_alpha
-from reference_impl.lattice import Arc, Lattice, forward
+from reference_impl.lattice import Arc, Lattice, arc_posteriors, forward
+from reference_impl.semiring import MAX
 from reference_impl.topology import (
     ctc_lattice,
     monotonic_rnnt_lattice,
@@ -89,6 +90,9 @@ CASES = [  # call, type, message
     (lambda: log_softmax(np.float64(0.0)), ValueError, "logits has shape (); expected 1 axis (..., V)"),
     (lambda: log_softmax(np.zeros((2, 0))), ValueError, "V = 0; expected V >= 1"),
     (lambda: log_softmax([[0.0, np.nan]]), ValueError, f"logits[0, 1] = nan; {NO_NAN}"),
+    # a semiring for posteriors
+    (lambda: arc_posteriors(Lattice((0, 1), (Arc(0, 1),), ()), np.zeros(1), MAX), ValueError,
+     "semiring = 'max', which has no division; expected one with a ratio, such as LOG or REAL"),
     # targets and blank of one utterance
     (lambda: explicit("ctc", targets=np.array([1.0])), TypeError, "targets has dtype float64; expected int32 or int64"),
     (lambda: explicit("rnnt", targets=np.array([1, 2], np.uint8)), TypeError,

@@ -241,6 +241,7 @@ def assert_as_computed(actual, expected, dtype):
         assert_gradients(actual, expected, 100 * np.finfo(dtype).eps)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind, T, U", [("rnnt", 60, 20), ("ctc", 120, 20)])
 def test_float32_is_as_good_as_its_softmax(kind, T, U):
     """The lattice in float32 adds no more than the float32 softmax: 1e-6 in all, and logarithms would be off by 1e-5.
@@ -268,6 +269,7 @@ def without_the_interpreter(code):
     return done.stdout.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_every_variant_compiles():
     """Log-probs, FastEmit and a clamp, one frame's worth of labels or none: what the interpreter runs, a GPU can."""
     printed = without_the_interpreter("""

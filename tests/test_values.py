@@ -14,7 +14,7 @@ from implementations import (
     EXACT,
     EXPLICIT,
     IMPLEMENTATIONS,
-    IMPLEMENTATIONS_AND_VARIABLES,
+    IMPLEMENTATIONS_AND_VARIABLES_OF_MANY_TARGETS,
     LATTICE,
     assert_gradients,
     assert_losses,
@@ -80,7 +80,7 @@ class TestEverySmallTarget:
             assert count == sum(1 for _ in enumerate_paths(graph))
             assert count == forward(graph, graph.arc_weights(scores, COUNT), COUNT)[-1]
 
-    @pytest.mark.parametrize(("implementation", "variable"), IMPLEMENTATIONS_AND_VARIABLES)
+    @pytest.mark.parametrize(("implementation", "variable"), IMPLEMENTATIONS_AND_VARIABLES_OF_MANY_TARGETS)
     def test_loss_and_gradient(self, implementation, kind, blank, variable):
         """With ``variable="log_probs"`` the scores are not normalised: the mass of a path is whatever it is."""
         losses, gradient = evaluate(implementation, batch_of_all_targets(kind, blank), variable)
