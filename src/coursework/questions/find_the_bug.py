@@ -9,7 +9,7 @@ import numpy as np
 from reference_impl import batched, ctc
 from reference_impl._validation import check_batch_values, check_blank, check_log_probs, check_targets
 
-from . import ctc_alpha, ctc_beta
+from .. import ctc_mistakes
 from .checks import (
     FAILS_EVERYTHING,
     NO_FACTOR,
@@ -32,12 +32,13 @@ def gradient(logits, targets, blank, *, of="logits", kept=np.sum, ends=(1, 2), b
     """Belief minus occupancy of one utterance, (T, V)."""
     if not len(logits):
         return np.zeros(np.shape(logits))
-    log_probs, z = _log_softmax(logits), ctc_alpha.extended(targets, blank)
+    log_probs, z = _log_softmax(logits), ctc_mistakes.extended(targets, blank)
     inner = blank if lattice_blank is None else lattice_blank
     lattice = {"log_probs": log_probs, "targets": targets, "blank": inner}
     if skip_blank is not None:
         lattice["skip"] = lambda s: z[s] != skip_blank and z[s] != z[s - 2]
-    mass = ctc_alpha.alpha(**lattice, begin=begin) + ctc_beta.beta(**lattice, ends=ends if len(targets) else (1,))
+    alpha = ctc_mistakes.alpha(**lattice, begin=begin)
+    mass = alpha + ctc_mistakes.beta(**lattice, ends=ends if len(targets) else (1,))
     log_z = np.logaddexp.reduce(mass[0])
     y, used = np.exp(log_probs), np.zeros(np.shape(logits))
     if log_z > -np.inf:

@@ -1,7 +1,8 @@
 """What ports get wrong, by name: functions from one utterance to the wrong answer, for each field of the results.
 
-CTC's mistakes are those of the assignments. RNN-T's are made by one recursion with a place for each thing that can go
-wrong in it. Gradients that none of them explains are taken apart by `reference_impl.diagnosis`, term by term.
+CTC's mistakes are those of `ctc_mistakes.py`, which assignments ask about, too. RNN-T's are made by one recursion with
+a place for each thing that can go wrong in it. Gradients that none of them explains are taken apart by
+`reference_impl.diagnosis`, term by term.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 from reference_impl import log_softmax, rnnt
 from reference_impl.semiring import REAL
 
+from .. import ctc_mistakes
 from .document import LOSSES
 
 __all__ = ["mistakes_of"]
@@ -21,8 +23,9 @@ __all__ = ["mistakes_of"]
 def mistakes_of(loss, field) -> dict:
     """Functions of a problem of one utterance, by the sentence that names the mistake."""
     found = dict(_OF_BOTH.get(field, {}))
-    found |= _of_assignments(field) if loss == "ctc" else _RNNT.get(field, {})
-    return found
+    if loss == "ctc":
+        return found | {name: _of_a_problem(field, mistake) for name, mistake in _CTC.get(field, {}).items()}
+    return found | _RNNT.get(field, {})
 
 
 # --- both losses ---
@@ -115,26 +118,21 @@ _OF_BOTH = {
 
 # --- CTC ---
 
-_CTC_QUESTIONS = {
-    "log_alpha": [("1_ctc_alpha", "log_alpha")],
-    "log_beta": [("2_ctc_beta", "log_beta")],
-    "loss": [("1_ctc_alpha", "loss"), ("2_ctc_beta", "loss_from_beta")],
-    "grad_log_probs": [("3_ctc_gradient", "grad_log_probs")],
-    "grad_logits": [("3_ctc_gradient", "grad_logits")],
+_CTC = {
+    "log_alpha": ctc_mistakes.LOG_ALPHA,
+    "log_beta": ctc_mistakes.LOG_BETA,
+    "loss": {**ctc_mistakes.LOSS, **ctc_mistakes.LOSS_FROM_BETA},
+    "grad_log_probs": ctc_mistakes.GRAD_LOG_PROBS,
+    "grad_logits": ctc_mistakes.GRAD_LOGITS,
 }
 
 
-def _of_assignments(field):
-    from ..questions import find  # one of its assignments asks for files that are compared here
-
-    def adapted(mistake):
-        def answer(problem):
-            scores = problem.logits if field == "grad_logits" else log_softmax(problem.logits)
-            return mistake(scores, problem.targets, problem.blank)
-        return answer
-
-    return {name: adapted(mistake) for question in _CTC_QUESTIONS.get(field, ())
-            for name, mistake in find(*question).mistakes.items()}
+def _of_a_problem(field, mistake):
+    """A mistake of CTC as a function of a problem."""
+    def answer(problem):
+        scores = problem.logits if field == "grad_logits" else log_softmax(problem.logits)
+        return mistake(scores, problem.targets, problem.blank)
+    return answer
 
 
 # --- RNN-T ---

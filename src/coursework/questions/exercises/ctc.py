@@ -12,7 +12,8 @@ from reference_impl import ctc
 from reference_impl.as_published.ctc_conventions import convert
 from reference_impl.semiring import COUNT
 
-from .. import ctc_alpha, ctc_gradient
+from ... import ctc_mistakes
+from .. import ctc_gradient
 from ..question import Case, Question
 from .parts import function, numbers
 
@@ -51,7 +52,7 @@ def is_wrong_without_condition(targets, T):
     """Whether Z is another one if the blank between any two labels may be skipped."""
     scores, targets = flat(T, 4), np.asarray(targets, dtype=int)
     return int(not np.isclose(
-        np.exp(-ctc_alpha.loss(scores, targets, 0, skip=lambda s: s % 2 == 1)), np.exp(-ctc.loss(scores, targets)),
+        np.exp(-ctc_mistakes.loss(scores, targets, 0, skip=lambda s: s % 2 == 1)), np.exp(-ctc.loss(scores, targets)),
         rtol=1e-9, atol=0))
 
 
@@ -141,7 +142,7 @@ GRAD_LOGITS = next(question for question in ctc_gradient.QUESTIONS if question.n
 def is_right_by_assignment(targets, T):
     """Whether the occupancy is right if the last state of each symbol wins."""
     arguments = flat(T, 4), np.asarray(targets, dtype=int), 0
-    return int(np.allclose(ctc_gradient.occupancy(*arguments, assign=True), ctc_gradient.occupancy(*arguments),
+    return int(np.allclose(ctc_mistakes.occupancy(*arguments, assign=True), ctc_mistakes.occupancy(*arguments),
                            rtol=0, atol=1e-9))
 
 
