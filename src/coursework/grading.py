@@ -12,7 +12,6 @@ import csv
 import json
 import os
 import re
-import secrets
 import shutil
 import stat
 import sys
@@ -21,6 +20,7 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
+from .course_secret import secret_of
 from .questions import ASSIGNMENTS, FILES
 from .release import NAME, for_student, prove, read, variant_of
 from .verdicts import Verdict
@@ -88,22 +88,13 @@ class Course:
         config.Autograde.autograde_preprocessors = [
             SandboxedExecute, Referee, nb.LimitOutput, nb.SaveAutoGrades, nb.AssignLatePenalties, nb.CheckCellMetadata]
         config.OverwriteCells.add_missing_cells = True
-        config.SandboxedExecute.secret = self.secret
+        config.SandboxedExecute.secret = secret_of(self.folder)
         config.SandboxedExecute.submitted = str(self.folder / "submitted")
         config.SandboxedExecute.timeout = self.cell_seconds
         config.HTMLExporter.filters = {"markdown2html": harmless}  # feedback shows what a student wrote and displayed
         config.NbConvertBase.display_data_priority = ["text/plain"]
         config.NbGrader.log_level = "CRITICAL"
         return config
-
-    @property
-    def secret(self):
-        """What hidden numbers are drawn from; made once, so that grading again gives the same."""
-        file = self.folder / "secret"
-        if not file.exists():
-            file.write_text(secrets.token_hex(16), encoding="utf-8")
-            file.chmod(0o600)
-        return file.read_text(encoding="utf-8")
 
     def release(self, assignment) -> dict:
         """The student's version, made by nbgrader and proved to be the source without the marked parts."""

@@ -41,12 +41,11 @@ def main():
     arguments.add_argument("--out", type=Path, default=Path("_course"))
     given = arguments.parse_args()
     try:
-        students = names(given.students)
+        students, course = names(given.students), Course(given.out)
     except (ValueError, OSError) as error:
         sys.exit(f"make assignments: {error}")
     if not students:
         print("One version for all, to look at. To hand out: make assignments STUDENTS=file, a name in each line.")
-    course = Course(given.out)
     for assignment in ASSIGNMENTS:
         for path in course.hand_out(assignment, given.out / "handed_out", students):
             print(path)
