@@ -128,6 +128,20 @@ def check_log_probs(name, log_probs, rank, axes):
     return log_probs
 
 
+def check_entries(name, scores, shape):
+    """Logits or log-probs of exactly the given shape, that of a lattice's entries, as float64."""
+    return check_weights(name, check_log_probs(name, scores, len(shape), str(shape)), shape)
+
+
+def check_parts(name, scores, shape, groups):
+    """The same, cut along the last axis: a list of arrays of the sizes ``groups``, each normalised apart; None: one."""
+    scores = check_entries(name, scores, shape)
+    groups = (scores.shape[-1],) if groups is None else tuple(groups)
+    if sum(groups) != scores.shape[-1]:
+        raise ValueError(f"groups = {groups}; expected sizes that add up to the last axis, {scores.shape[-1]}")
+    return np.split(scores, np.cumsum(groups)[:-1], axis=-1)
+
+
 def check_finite(name, values, shape):
     """An array of finite numbers of exactly the given shape, as float64."""
     values = check_weights(name, values, shape)

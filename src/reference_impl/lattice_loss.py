@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import _validation
 from ._softmax import log_softmax
+from ._validation import check_entries, check_parts
 from .lattice import Lattice, arc_posteriors, forward
 
 __all__ = ["grad_log_probs", "grad_logits", "loss", "occupancy"]
@@ -64,27 +64,12 @@ def grad_logits(lattice: Lattice, logits, *, groups=None) -> np.ndarray:
     >>> grad_logits(monotonic_rnnt_lattice([1], 1, 2), np.zeros((1, 2, 2))).tolist()
     [[[0.5, -0.5], [0.0, 0.0]]]
     """
-    log_probs = [log_softmax(part) for part in parted("logits", lattice, logits, groups)]
+    log_probs = [log_softmax(part) for part in check_parts("logits", logits, lattice.shape, groups)]
     cuts = np.cumsum([part.shape[-1] for part in log_probs])[:-1]
     expected = np.split(occupancy(lattice, np.concatenate(log_probs, -1)), cuts, axis=-1)
     return np.concatenate([np.exp(log_prob) * part.sum(-1, keepdims=True) - part
                            for log_prob, part in zip(log_probs, expected, strict=True)], -1)
 
 
-def checked(name, lattice: Lattice, scores) -> np.ndarray:
-    """Scores of a lattice's entries, as float64."""
-    scores = _validation.check_log_probs(name, scores, len(lattice.shape), str(lattice.shape))
-    return _validation.check_weights(name, scores, lattice.shape)
-
-
-def parted(name, lattice: Lattice, scores, groups) -> list[np.ndarray]:
-    """The same, cut along the last axis into the parts that are normalised apart."""
-    scores = checked(name, lattice, scores)
-    groups = (scores.shape[-1],) if groups is None else tuple(groups)
-    if sum(groups) != scores.shape[-1]:
-        raise ValueError(f"groups = {groups}; expected sizes that add up to the last axis, {scores.shape[-1]}")
-    return np.split(scores, np.cumsum(groups)[:-1], axis=-1)
-
-
 def _weights(lattice, log_probs):
-    return lattice.arc_weights(checked("log_probs", lattice, log_probs))
+    return lattice.arc_weights(check_entries("log_probs", log_probs, lattice.shape))

@@ -10,10 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from ._softmax import log_softmax
-from ._validation import check_finite, check_weights
+from ._validation import check_entries, check_finite, check_parts, check_weights
 from .duals import LOG_DUAL, LogDual
 from .lattice import Lattice, backward, forward
-from .lattice_loss import checked, parted
 
 __all__ = ["entropy", "expectation", "expectation_grad_log_probs", "hvp_log_probs", "hvp_logits", "posterior_tangents"]
 
@@ -68,7 +67,8 @@ def hvp_log_probs(lattice: Lattice, log_probs, direction) -> np.ndarray:
     ValueError, TypeError
         Naming the argument, its value and the rule.
     """
-    log_probs, direction = checked("log_probs", lattice, log_probs), check_finite("direction", direction, lattice.shape)
+    log_probs = check_entries("log_probs", log_probs, lattice.shape)
+    direction = check_finite("direction", direction, lattice.shape)
     return -_occupancies(lattice, log_probs, direction)[1]
 
 
@@ -85,8 +85,8 @@ def hvp_logits(lattice: Lattice, logits, direction, *, groups=None) -> np.ndarra
     >>> hvp_logits(rnnt_lattice([], 1, 2), np.zeros((1, 1, 2)), [[[1.0, 0.0]]]).tolist()
     [[[0.25, -0.25]]]
     """
-    parts = parted("logits", lattice, logits, groups)
-    directions = parted("direction", lattice, check_finite("direction", direction, lattice.shape), groups)
+    parts = check_parts("logits", logits, lattice.shape, groups)
+    directions = check_parts("direction", check_finite("direction", direction, lattice.shape), lattice.shape, groups)
     log_probs = [log_softmax(part) for part in parts]
     y = [np.exp(part) for part in log_probs]
     inward = [part - (p * part).sum(-1, keepdims=True) for p, part in zip(y, directions, strict=True)]
@@ -119,13 +119,14 @@ def expectation(lattice: Lattice, log_probs, values) -> float:
     >>> expectation(monotonic_rnnt_lattice([1], 2, 2), np.zeros((2, 2, 2)), values)
     0.5
     """
-    total = _total(lattice, checked("log_probs", lattice, log_probs), check_finite("values", values, lattice.shape))
+    log_probs, values = _entries_and_values(lattice, log_probs, values)
+    total = _total(lattice, log_probs, values)
     return float("nan") if total.log_mass == -np.inf else float(total.mean)
 
 
 def expectation_grad_log_probs(lattice: Lattice, log_probs, values) -> np.ndarray:
     """d expectation / d log_probs, of shape ``lattice.shape``: a Hessian-vector product; parameters as above."""
-    log_probs, values = checked("log_probs", lattice, log_probs), check_finite("values", values, lattice.shape)
+    log_probs, values = _entries_and_values(lattice, log_probs, values)
     return _occupancies(lattice, log_probs, values)[1]
 
 
@@ -138,9 +139,13 @@ def entropy(lattice: Lattice, log_probs) -> float:
     >>> round(float(np.exp(entropy(rnnt_lattice([1], 3, 2), np.zeros((3, 2, 2))))), 12)
     3.0
     """
-    log_probs = checked("log_probs", lattice, log_probs)
+    log_probs = check_entries("log_probs", log_probs, lattice.shape)
     total = _total(lattice, log_probs, np.where(log_probs == -np.inf, 0.0, log_probs))
     return float("nan") if total.log_mass == -np.inf else float(total.log_mass - total.mean)
+
+
+def _entries_and_values(lattice, log_probs, values):
+    return check_entries("log_probs", log_probs, lattice.shape), check_finite("values", values, lattice.shape)
 
 
 def _numbers(lattice, weights, direction):
