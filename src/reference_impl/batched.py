@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import _validation
+from ._loss_value import minus
 from ._validation import check_no_nan_or_inf
 from .sweeps.ctc import ctc_sweeps
 from .sweeps.rnnt import rnnt_sweeps
@@ -153,4 +154,4 @@ def _exp_rows(logits, mass, out, b):
 
 
 def _results(log_z, grad, logits):
-    return (0.0 - log_z).astype(grad.dtype), grad.astype(logits.dtype, copy=False)
+    return minus(log_z).astype(grad.dtype), grad.astype(logits.dtype, copy=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ._loss_value import minus
 from ._softmax import log_softmax
 from ._validation import check_entries, check_parts
 from .lattice import Lattice, arc_posteriors, forward
@@ -35,7 +36,7 @@ def loss(lattice: Lattice, log_probs) -> float:
     >>> round(float(np.exp(-loss(monotonic_rnnt_lattice([1], 3, 2), np.log(np.full((3, 2, 2), 0.5))))), 12)
     0.375
     """
-    return 0.0 - float(forward(lattice, _weights(lattice, log_probs))[-1])
+    return minus(float(forward(lattice, _weights(lattice, log_probs))[-1]))
 
 
 def occupancy(lattice: Lattice, log_probs) -> np.ndarray:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import torch
 
+from .._loss_value import minus
 from .edges import effective_upstream
 from .second_derivative import once_differentiable
 
@@ -58,7 +59,7 @@ class _Losses(torch.autograd.Function):
         end_shares = (ending - log_z.masked_fill(log_z == -torch.inf, 0.0)[:, None]).exp()
         ctx.steps = steps
         ctx.save_for_backward(nodes, last_frame, log_z, shares, end_shares, *scores)
-        return (0.0 - log_z).to(dtype)
+        return minus(log_z).to(dtype)
 
     @staticmethod
     def backward(ctx, upstream):

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from .. import ctc, rnnt
+from .._loss_value import minus
 from .._validation import check_blank, check_rank, check_rows, check_targets
 from ..semiring import REAL
 
@@ -87,4 +88,4 @@ def _elements(log_probs, targets, blank):
 def _loss(z, log_probs):
     if z == 0:  # log would pass on 0 / 0
         return torch.inf + 0.0 * log_probs.nan_to_num(0.0, 0.0, 0.0).sum()
-    return 0.0 - torch.log(torch.as_tensor(z, dtype=log_probs.dtype))
+    return minus(torch.log(torch.as_tensor(z, dtype=log_probs.dtype)))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from .._loss_value import minus
 from ..sweeps.ctc import ctc_sweeps
 from ..sweeps.rnnt import rnnt_sweeps
 from ..sweeps.vocabulary import ctc_gradient, ctc_log_probs, exp_rows, rnnt_gradient, rnnt_log_probs
@@ -151,7 +152,7 @@ def _saved(ctx, log_z, logits, exps, *arrays):
     if ctx.needs_input_grad[0]:
         ctx.save_for_backward(logits, log_z, None if exps is None else torch.from_numpy(exps),
                               *map(torch.from_numpy, arrays))
-    return (0.0 - log_z).to(compute_dtype(logits))
+    return minus(log_z).to(compute_dtype(logits))
 
 
 class _Gradient:

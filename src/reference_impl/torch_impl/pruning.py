@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 
 from .. import _validation
+from .._loss_value import minus
 from . import arguments
 from .variants import arc_rnnt_loss
 
@@ -195,7 +196,7 @@ def losses_and_posteriors(blank_scores, label_scores, logit_lengths, target_leng
     arcs = blank_scores.view_as(blank_scores), label_scores.view_as(label_scores)
     losses = arc_rnnt_loss(*arcs, logit_lengths, target_lengths, label_frames=label_frames, reduction="none")
     gradients = torch.autograd.grad(losses, arcs, torch.ones_like(losses), retain_graph=True)
-    return losses, *(0.0 - gradient for gradient in gradients)
+    return losses, *map(minus, gradients)
 
 
 def band_of(blank_scores, label_scores, logit_lengths, target_lengths, num_rows, *, label_frames=0):

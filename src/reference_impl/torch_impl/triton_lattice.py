@@ -126,7 +126,7 @@ def rnnt_forward(blank_m, blank_k, label_m, label_k, T_of, U_of, T, U1, blank_sh
     z = _log(end_m, end_e)
     z = tl.where(usable & (broken_here == 0), z, float("nan"))
     tl.store(log_z + b, z)
-    tl.store(loss + b, (0.0 - z).to(COMPUTE))
+    tl.store(loss + b, (0.0 - z).to(COMPUTE))  # as minus() in _loss_value.py
 
 
 @triton.jit
@@ -225,7 +225,7 @@ def ctc_forward(blank_m, blank_k, label_m, label_k, masses, targets, T_of, U_of,
     broken = tl.maximum(broken, tl.where(wrong, 1, 0))
     z = tl.where(usable & (tl.max(broken, 0) == 0), z, float("nan"))
     tl.store(log_z + b, z)
-    tl.store(loss + b, (0.0 - z).to(COMPUTE))
+    tl.store(loss + b, (0.0 - z).to(COMPUTE))  # as minus() in _loss_value.py
 
 
 @triton.jit

@@ -299,7 +299,8 @@ def ctc_gradient(logits, sb, st, sv, grad, gb, gt, gv, labels_in_order, order, T
         label_entry = tl.exp(score - peak) * scale - e_label
         tl.debug_barrier()  # logits and grad may be the same memory
     else:
-        peak, scale, label_entry = tl.zeros((1,), COMPUTE), tl.zeros((1,), COMPUTE), 0.0 - e_label
+        peak, scale = tl.zeros((1,), COMPUTE), tl.zeros((1,), COMPUTE)
+        label_entry = 0.0 - e_label  # as minus() in _loss_value.py
     for chunk in range(CHUNKS):
         position, inside = _body(start, V, chunk, BLOCK, VECTOR, EDGES)
         scores = tl.zeros((1, BLOCK), COMPUTE)
