@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ._loss_value import minus
 from ._softmax import log_softmax
 from ._validation import check_blank, check_log_probs, check_targets
 from .semiring import LOG, Semiring
@@ -177,7 +178,7 @@ def loss(log_probs, targets, *, blank=0) -> float:
     0.75
     """
     log_probs, targets, blank = _checked("log_probs", log_probs, targets, blank)
-    return 0.0 - float(Z(log_probs, targets, blank=blank))
+    return minus(float(Z(log_probs, targets, blank=blank)))
 
 
 def occupancy(log_probs, targets, *, blank=0) -> np.ndarray:

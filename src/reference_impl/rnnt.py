@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ._loss_value import minus
 from ._softmax import log_softmax
 from ._validation import (
     check_at_least,
@@ -158,7 +159,7 @@ def loss(log_probs, targets, *, blank=0) -> float:
     0.25
     """
     log_probs, targets, blank = _checked("log_probs", log_probs, targets, blank)
-    return 0.0 - float(Z(log_probs, targets, blank=blank))
+    return minus(float(Z(log_probs, targets, blank=blank)))
 
 
 def arc_posteriors(log_probs, targets, *, blank=0) -> tuple[np.ndarray, np.ndarray]:
