@@ -1,7 +1,50 @@
-"""Compact NumPy and torch references for the CTC and RNN-T losses and their gradients. Importing this needs no torch.
+"""The CTC and RNN-T losses and their gradients, compact references in NumPy and torch. This is the map of the files.
 
-``ctc`` and ``rnnt`` are the explicit recursions of one utterance, ``batched`` the fast NumPy form, and
-:mod:`reference_impl.torch_impl` the autograd form.
+One idea carries the package: a loss is a lattice plus arc weights, and the gradient of log Z with respect to the
+log-weight of an arc is the posterior of that arc. Importing the package needs no torch.
+
+**Read first** ``ctc.py``, then ``rnnt.py``, which has the same names. They hold the two recursions, ``alpha`` and
+``beta``, as the papers write them, for one utterance. They are the definition: faster code is tested against them.
+
+**How data flow**, for T frames, U labels and V symbols::
+
+    array                         CTC        RNN-T         made by
+    logits                        (T, V)     (T, U+1, V)   your network
+    log_probs, in nats            (T, V)     (T, U+1, V)   log_softmax                   in _softmax.py
+    prefix and suffix masses      (T, 2U+1)  (T, U+1)      log_alpha, log_beta           in ctc.py, rnnt.py
+    loss = -log Z                 a number   a number      loss                          in ctc.py, rnnt.py
+    occupancy = -grad_log_probs   (T, V)     (T, U+1, V)   occupancy, grad_log_probs     in ctc.py, rnnt.py
+    grad_logits                   (T, V)     (T, U+1, V)   grad_logits                   in ctc.py, rnnt.py
+
+**A gradient becomes one with respect to logits** in the last line of ``grad_logits``, as softmax * occupancy.sum(-1)
+- occupancy. The same step for batches is in ``sweeps/vocabulary.py`` (NumPy), ``torch_impl/log_probs.py`` (tensor
+operations) and ``torch_impl/triton_vocabulary.py`` (kernels); for any lattice it is ``lattice_loss.grad_logits``.
+
+**Batches to train with** have logits (B, T, V) or (B, T, U+1, V). ``batched`` returns losses and gradients in NumPy;
+``torch_impl`` has CTC, RNN-T and the variants, with autograd. On the CPU both run ``sweeps`` for CTC and RNN-T: alpha
+goes forward, and occupancy comes back through the share of each arc in its node's mass.
+
+**What runs on a GPU** is in ``torch_impl``, and nowhere else. The tensor operations of ``tensor_ops.py``,
+``log_probs.py`` and ``grid.py`` run every loss on any device. For CTC and RNN-T on CUDA, ``triton_backend.py`` launches
+the kernels of ``triton_vocabulary.py`` and ``triton_lattice.py`` instead.
+
+**A new loss goes** into ``topology/``, as a builder that says which arcs there are and which log-prob each of them
+takes; ``lattice_loss`` and ``second_order`` differentiate it on the engine in ``lattice.py``. A version to train with
+says the same in ``torch_impl/tensor_ops.py``, and has its signature in ``torch_impl/variants.py``.
+
+**What the losses never run.** No loss in ``ctc``, ``rnnt``, ``batched`` or ``torch_impl`` uses any of these files:
+
+- other ways to the same numbers: ``lattice``, ``topology``, ``lattice_loss``, ``second_order``, ``duals``, and
+  ``torch_impl/naive.py``, where autograd alone differentiates the two recursions;
+- checks and proofs: ``differences``, ``diagnosis``, ``bug_bank``, ``equations``, ``symbolic``;
+- what the chapters look at: ``plotting``, ``as_published``, ``pruning``, ``digits``, ``measuring``.
+
+``hat`` differs from ``rnnt`` in its log-probs only. ``semiring`` holds the number systems that a recursion runs on: log
+floats, fractions, polynomials, best paths, counts. ``_validation.py`` checks arguments.
+
+**Internal, free to change**: ``sweeps``, ``as_published``, ``pruning``, ``digits``, ``measuring``, the files inside
+``torch_impl`` except ``naive.py`` and ``pruning.py``, and every name that begins with an underscore. The other names in
+an ``__all__`` are public.
 """
 
 from . import batched, ctc, rnnt
