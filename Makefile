@@ -11,7 +11,7 @@ SITE := _build/html
 PDF := ctc-and-rnnt-differentiated
 PDF_PACKAGES := latexmk texlive-xetex texlive-latex-extra texlive-fonts-recommended \
 	fonts-texgyre fonts-texgyre-math fonts-dejavu-core librsvg2-bin
-GPU_TESTS := $(addprefix tests/test_,torch_impl.py triton.py values.py edges.py properties.py fastemit_and_clamp.py precision.py)
+GPU_TESTS := $(addprefix tests/test_,torch_impl.py triton.py values.py edges.py never_below_zero.py properties.py fastemit_and_clamp.py precision.py)
 
 # Notebooks run in this project's Python, whatever kernels, profiles and startup files the user has.
 export JUPYTER_PREFER_ENV_PATH := 1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["minus"]
+import numpy as np
+
+__all__ = ["minus", "never_below_zero"]
 
 
 def minus(x):
@@ -17,3 +19,22 @@ def minus(x):
     (0.0, -0.0)
     """
     return 0.0 - x
+
+
+def never_below_zero(losses):
+    """``max(0, loss)`` of losses whose rows were normalised here; NaN stays NaN.
+
+    Then Z is a probability, and a loss below 0 is rounding, of which a caller's ``log(loss + 1e-8)`` would make NaN.
+    The value alone changes: the derivatives stay those of -log Z. In torch, :func:`.torch_impl.arguments.reduced` does
+    the same. Scores that were given as log-probs need not be normalised, and their losses may be negative.
+
+    Parameters
+    ----------
+    losses : float or float array
+
+    Examples
+    --------
+    >>> never_below_zero(np.array([-1e-16, 0.5, np.inf])).tolist()
+    [0.0, 0.5, inf]
+    """
+    return np.maximum(losses, 0.0)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import _validation
-from ._loss_value import minus
+from ._loss_value import minus, never_below_zero
 from ._validation import check_no_nan_or_inf
 from .sweeps.ctc import ctc_sweeps
 from .sweeps.rnnt import rnnt_sweeps
@@ -38,7 +38,7 @@ def ctc_loss(logits, targets, logit_lengths, target_lengths, *, blank=0):
     Returns
     -------
     losses : (B,) array
-        -log Z in nats, ``inf`` where no alignment exists; float64 for float64 logits, else float32.
+        -log Z in nats, never below 0, ``inf`` where no alignment exists; float64 for float64 logits, else float32.
     grad_logits : (B, T, V) array, dtype of the logits
         Of the sum of the losses; 0 in padding and where no alignment exists.
 
@@ -88,7 +88,7 @@ def rnnt_loss(logits, targets, logit_lengths, target_lengths, *, blank=0):
     Returns
     -------
     losses : (B,) array
-        -log Z in nats, ``inf`` where no alignment exists; float64 for float64 logits, else float32.
+        -log Z in nats, never below 0, ``inf`` where no alignment exists; float64 for float64 logits, else float32.
     grad_logits : (B, T, U+1, V) array, dtype of the logits
         Of the sum of the losses; 0 in padding and where no alignment exists.
 
@@ -154,4 +154,4 @@ def _exp_rows(logits, mass, out, b):
 
 
 def _results(log_z, grad, logits):
-    return minus(log_z).astype(grad.dtype), grad.astype(logits.dtype, copy=False)
+    return never_below_zero(minus(log_z)).astype(grad.dtype), grad.astype(logits.dtype, copy=False)

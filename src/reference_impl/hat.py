@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import rnnt
+from ._loss_value import never_below_zero
 from ._softmax import log_softmax
 from ._validation import check_at_least, check_blank, check_no_nan_or_inf, check_scores
 
@@ -51,7 +52,7 @@ def log_probs(logits, *, blank=0) -> np.ndarray:
 
 
 def loss(logits, targets, *, blank=0) -> float:
-    """-log Z in nats of one utterance, ``inf`` where no alignment exists.
+    """-log Z in nats of one utterance, never below 0, ``inf`` where no alignment exists.
 
     Parameters
     ----------
@@ -64,7 +65,7 @@ def loss(logits, targets, *, blank=0) -> float:
     >>> round(float(np.exp(-loss(np.zeros((2, 2, 3)), [1]))), 12)
     0.125
     """
-    return rnnt.loss(log_probs(logits, blank=blank), targets, blank=blank)
+    return float(never_below_zero(rnnt.loss(log_probs(logits, blank=blank), targets, blank=blank)))
 
 
 def grad_logits(logits, targets, *, blank=0) -> np.ndarray:

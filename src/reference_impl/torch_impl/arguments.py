@@ -125,8 +125,10 @@ def check_overwritable(logits):
             span += stride * (size - 1)
 
 
-def reduced(losses, zero_infinity, reduction):
-    """One loss of the losses (B,), or all of them."""
+def reduced(losses, inputs, zero_infinity, reduction):
+    """One loss of the losses (B,), or all of them; of logits none is below 0, as Z is a probability then."""
+    if inputs == "logits":
+        losses.detach().clamp_(min=0.0)  # past autograd: of the value alone, as never_below_zero() in _loss_value.py
     if zero_infinity:
         losses = torch.where(losses == torch.inf, 0.0, losses)
     return _REDUCTIONS[reduction](losses)

@@ -52,7 +52,9 @@ def ctc_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reducti
     Returns
     -------
     (B,) or scalar tensor
-        float32 for half and float32 logits, float64 for float64. The gradient has the dtype of the logits.
+        float32 for half and float32 logits, float64 for float64. The gradient has the dtype of the logits. With
+        ``inputs="logits"`` no loss is below 0: where rounding would take the value there, it is 0, and all derivatives
+        are those of -log Z. Scores need not be normalised, so with "log_probs" a loss may be negative.
 
     Raises
     ------
@@ -120,7 +122,7 @@ def _loss(kind, logits, targets, logit_lengths, target_lengths, blank, reduction
         arguments.check_overwritable(logits)
     losses = _implementation(kind, backend, logits)(
         logits, targets, logit_lengths, target_lengths, blank, inputs == "logits", bool(overwrite_logits), *options)
-    return arguments.reduced(losses, zero_infinity, reduction)
+    return arguments.reduced(losses, inputs, zero_infinity, reduction)
 
 
 def _implementation(kind, backend, logits):

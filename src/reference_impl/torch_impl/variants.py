@@ -25,7 +25,7 @@ def arc_rnnt_loss(blank_scores, label_scores, logit_lengths, target_lengths, *, 
     ----------
     blank_scores : (B, T, U+1) tensor
         Log-weight of the blank arc that leaves each node; ``-inf`` where there is none, ``+inf`` nowhere. Need not come
-        from a distribution.
+        from a distribution, so that the loss may be negative.
     label_scores : (B, T, U) tensor
         Of the label arc; of the dtype and on the device of ``blank_scores``.
     logit_lengths, target_lengths, reduction, zero_infinity, validate
@@ -51,7 +51,7 @@ def arc_rnnt_loss(blank_scores, label_scores, logit_lengths, target_lengths, *, 
     logit_lengths, target_lengths = arguments.check_arcs(
         blank_scores, label_scores, logit_lengths, target_lengths, validate)
     losses = tensor_ops.arc_losses(blank_scores, label_scores, logit_lengths, target_lengths, label_frames)
-    return arguments.reduced(losses, zero_infinity, reduction)
+    return arguments.reduced(losses, "log_probs", zero_infinity, reduction)
 
 
 def hat_log_probs(logits, *, blank=0):
@@ -113,7 +113,7 @@ def monotonic_rnnt_loss(logits, targets, logit_lengths, target_lengths, *, blank
     targets, logit_lengths, target_lengths, blank = arguments.check_batch(
         "rnnt", logits, targets, logit_lengths, target_lengths, blank, validate)
     losses = tensor_ops.monotonic_losses(logits, targets, logit_lengths, target_lengths, blank, inputs == "logits")
-    return arguments.reduced(losses, zero_infinity, reduction)
+    return arguments.reduced(losses, inputs, zero_infinity, reduction)
 
 
 @torch.compiler.disable
@@ -156,7 +156,7 @@ def multi_blank_rnnt_loss(logits, targets, logit_lengths, target_lengths, *, big
         "rnnt", logits, targets, logit_lengths, target_lengths, blank, validate, [symbol for symbol, _ in big_blanks])
     losses = tensor_ops.multi_blank_losses(logits, targets, logit_lengths, target_lengths, blank, inputs == "logits",
                                            big_blanks, sigma)
-    return arguments.reduced(losses, zero_infinity, reduction)
+    return arguments.reduced(losses, inputs, zero_infinity, reduction)
 
 
 @torch.compiler.disable
@@ -201,7 +201,7 @@ def tdt_loss(logits, duration_logits, targets, logit_lengths, target_lengths, *,
                            "as logits, and D, the number of durations")
     losses = tensor_ops.tdt_losses(logits, duration_logits, targets, logit_lengths, target_lengths, blank,
                                    inputs == "logits", durations, sigma, bool(final_blank))
-    return arguments.reduced(losses, zero_infinity, reduction)
+    return arguments.reduced(losses, inputs, zero_infinity, reduction)
 
 
 @torch.compiler.disable
@@ -241,4 +241,4 @@ def pruned_rnnt_loss(logits, first_rows, targets, logit_lengths, target_lengths,
     first_rows = arguments.check_band(first_rows, logits, logit_lengths, targets.shape[1], validate)
     losses = tensor_ops.pruned_losses(logits, first_rows, targets, logit_lengths, target_lengths, blank,
                                       inputs == "logits", label_frames)
-    return arguments.reduced(losses, zero_infinity, reduction)
+    return arguments.reduced(losses, inputs, zero_infinity, reduction)
