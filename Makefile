@@ -20,7 +20,7 @@ export IPYTHONDIR := $(CURDIR)/.venv/ipython
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book slides pdf pdf-packages offline test test-slow test-course test-all site-test serve assignments grade instructor lab bench accuracy variants vectors gpu screenshots drift repository lint clean FORCE
+.PHONY: help book slides pdf pdf-packages offline onefile test test-slow test-course test-all site-test serve assignments grade instructor lab bench accuracy variants vectors gpu screenshots drift repository lint clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -69,6 +69,9 @@ site-test: .venv/dev  ## check the built site: links, alt text, marks, no outsid
 
 offline: book  ## pack the site and the sources into one zip, to be opened from any folder
 	@$(PY) tools/offline.py
+
+onefile:  ## write the explicit recursions of both losses as one NumPy file to take along, into _build
+	@$(PYTHON) book/_ext/one_file.py _build/ctc_rnnt_reference.py
 
 serve: .venv/reader  ## serve the built site on this machine
 	@test -f $(SITE)/index.html || { echo "There is no site yet: run 'make book' first." >&2; exit 1; }
