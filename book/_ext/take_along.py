@@ -13,7 +13,7 @@ from sphinx.util.docutils import SphinxRole
 
 class OneFile(SphinxRole):
     def run(self):
-        return [nodes.inline(self.rawtext, self.text, classes=["one-file"])], []
+        return [nodes.inline(self.rawtext, "", nodes.literal("", self.text), classes=["one-file"])], []
 
 
 def link(app, doctree, docname):
