@@ -170,3 +170,18 @@ def test_joined_cells_are_refused(book):
     table = "```{eval-rst}\n+---+---+\n| a | b |\n+---+---+\n| c     |\n+---+---+\n```"
     with pytest.raises(ExtensionError, match="joined cells"):
         spec(book, table)
+
+
+def test_a_folder_is_left_out_and_links_to_it_are_words(book):
+    (book / "index.md").write_text(FIRST.replace("one\ntwo", "one\ntwo\nlook/up\nlookout"))
+    (book / "look").mkdir()
+    (book / "look" / "up.md").write_text("# Look up\n\n```{toctree}\nmore\n```\n\n(here)=\n## In here\n\nMany names.\n")
+    (book / "look" / "more.md").write_text("# More\n\nStill more names.\n")
+    (book / "lookout.md").write_text("# Lookout\n\nA view.\n")
+    words = "As [the list](look/up.md) and {ref}`a place in it <here>` and [](lookout.md)."
+    (book / "one.md").write_text(f"# One\n\n{words}\n")
+    _, whole = build(book)
+    assert "Many names" in whole and "hyperref[\\detokenize{look/up" in whole
+    _, printed = build(book, printed_book_without=["look"])
+    assert "names." not in printed and "look/" not in printed and "A view." in printed
+    assert "the list" in printed and "a place in it" in printed and "hyperref[\\detokenize{lookout" in printed

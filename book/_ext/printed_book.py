@@ -3,6 +3,8 @@
 Sphinx's LaTeX builder joins all pages into one tree. Here that tree is put into the order of a book: the first page of
 the site becomes the preface, each caption of the table of contents a part. Chapters, equations, theorems and exercises
 carry the numbers that the website shows. How they look is in `printed_book.tex`. Pages of the website never come here.
+What `printed_book_without` names, such as a folder of pages to look things up in, is left out, and links to it become
+words.
 """
 
 import re
@@ -77,6 +79,9 @@ def print_book(app, doctree, docname):
     for page in doctree.findall(addnodes.start_of_file):
         for child in page:
             child.parent = page  # Sphinx leaves it where it was
+    for link in [link for link in doctree.findall(nodes.reference) if link.get("refuri", "").startswith("%")]:
+        if is_left_out(app, link["refuri"][1:].partition("#")[0]):
+            link.replace_self(link.children)
     for cell in list(doctree.findall(nodes.container)):
         if "tag_check-answer" in cell["classes"]:  # it waits for an answer, and paper takes none
             cell.parent.remove(cell)
@@ -251,7 +256,12 @@ def order(app, doctree):
         if toctree["caption"]:
             text += f"\\part{{{escape(toctree['caption'], 'xelatex')}}}\n"
         names = in_order(app.env, toctree["includefiles"])
-        doctree += [PrintedLaTeX("", text=text), *(pages.pop(name) for name in names)]
+        printed = [pages.pop(name) for name in names if not is_left_out(app, name)]
+        doctree += [PrintedLaTeX("", text=text), *printed]
+
+
+def is_left_out(app, docname):
+    return any(docname == place or docname.startswith(f"{place}/") for place in app.config.printed_book_without)
 
 
 def in_order(env, names):
@@ -289,6 +299,7 @@ def prepare(app):
 
 
 def setup(app):
+    app.add_config_value("printed_book_without", [], "env")
     app.add_node(PrintedBox)
     app.add_node(PrintedLaTeX)
     app.connect("builder-inited", prepare)

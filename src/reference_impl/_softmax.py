@@ -12,6 +12,8 @@ __all__ = ["log_softmax"]
 def log_softmax(logits) -> np.ndarray:
     """Logits to log-probs over the last axis.
 
+    In the book: eq-log-softmax, and for large logits eq-lse-stable.
+
     Parameters
     ----------
     logits : (..., V) array of float16, float32 or float64

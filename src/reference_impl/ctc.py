@@ -32,12 +32,17 @@ def extended_targets(targets, *, blank=0) -> np.ndarray:
 
 
 def can_skip(extended, s) -> bool:
-    """Whether a path may enter state s from s-2: only into a label that differs from the label before it."""
+    """Whether a path may enter state s from s-2: only into a label that differs from the label before it.
+
+    In the book: def-ctc-skip.
+    """
     return s >= 2 and bool(extended[s] != extended[s - 2])
 
 
 def alpha(weights, targets, *, blank=0, semiring: Semiring = LOG) -> np.ndarray:
     """Forward recursion (Graves et al. 2006, eqs. 5-7) on any semiring.
+
+    In the book: eq-ctc-alpha-start and eq-ctc-alpha.
 
     Parameters
     ----------
@@ -84,6 +89,8 @@ def beta(weights, targets, *, blank=0, semiring: Semiring = LOG) -> np.ndarray:
 
     Graves et al. 2006, eqs. 9-11, define beta with the emission at t; divide theirs by it to get this one.
 
+    In the book: eq-ctc-beta-end and eq-ctc-beta.
+
     Examples
     --------
     >>> from reference_impl.semiring import COUNT
@@ -112,6 +119,8 @@ def Z(weights, targets, *, blank=0, semiring: Semiring = LOG):
     """Mass of all alignments, an element of the semiring: log Z in nats on ``LOG`` (Graves et al. 2006, eq. 8).
 
     Parameters as for :func:`alpha`. Without frames only the empty target has an alignment, the empty one.
+
+    In the book: eq-ctc-total.
 
     Examples
     --------
@@ -170,6 +179,8 @@ def log_beta(log_probs, targets, *, blank=0) -> np.ndarray:
 def loss(log_probs, targets, *, blank=0) -> float:
     """-log Z in nats, ``inf`` where no alignment exists; parameters as for :func:`log_alpha`.
 
+    In the book: def-ctc-loss.
+
     Examples
     --------
     Two frames, probability 1/2 each for blank and the label: three of the four strings collapse to the label.
@@ -185,6 +196,8 @@ def occupancy(log_probs, targets, *, blank=0) -> np.ndarray:
     """Expected use of each log-prob entry by the alignments: (T, V); parameters as for :func:`log_alpha`.
 
     Each frame sums to 1, or to 0 where no alignment exists.
+
+    In the book: def-ctc-occupancy and eq-ctc-occupancy-sum.
 
     Examples
     --------
@@ -203,12 +216,17 @@ def occupancy(log_probs, targets, *, blank=0) -> np.ndarray:
 
 
 def grad_log_probs(log_probs, targets, *, blank=0) -> np.ndarray:
-    """d loss / d log_probs = -occupancy, entries taken as independent: (T, V); parameters as for :func:`log_alpha`."""
+    """d loss / d log_probs = -occupancy, entries taken as independent: (T, V); parameters as for :func:`log_alpha`.
+
+    In the book: eq-ctc-grad-log-probs.
+    """
     return -occupancy(log_probs, targets, blank=blank)
 
 
 def grad_logits(logits, targets, *, blank=0) -> np.ndarray:
     """d loss / d logits = softmax * occupancy.sum(-1) - occupancy: (T, V) (Graves et al. 2006, eq. 16).
+
+    In the book: eq-ctc-grad-logits.
 
     Parameters
     ----------

@@ -86,7 +86,7 @@ def central_difference(f: Callable[[np.ndarray], float], x, *, h: float = DEFAUL
 
 
 def error_curve(f, gradient, x, steps, *, entries=None) -> np.ndarray:
-    """Largest |central difference - gradient| for each step, shape ``(len(steps),)``: the curve that chooses h.
+    """Largest ``|central difference - gradient|`` for each step, shape ``(len(steps),)``: the curve that chooses h.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def check_gradient(f, gradient, x, *, h: float = 1e-4, noise: float | None = Non
     h : float
         Step, absolute.
     noise : float, optional
-        How wrong one evaluation of f may be; 16 eps (1 + |f(x)|) by default. Raise it for an f of single precision.
+        How wrong one evaluation of f may be; ``16 eps (1 + |f(x)|)`` by default. Raise it for an f of single precision.
     entries : iterable of index tuples, optional
         Which entries to check; all by default.
 

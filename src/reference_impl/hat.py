@@ -18,6 +18,8 @@ __all__ = ["grad_logits", "log_probs", "loss"]
 def log_probs(logits, *, blank=0) -> np.ndarray:
     """Logits to log-probs: the blank by a sigmoid, the labels by a softmax that shares what the blank leaves over.
 
+    In the book: eq-hat-log-blank and eq-hat-log-label.
+
     Parameters
     ----------
     logits : (..., V) array of float16, float32 or float64
@@ -73,6 +75,8 @@ def grad_logits(logits, targets, *, blank=0) -> np.ndarray:
 
     With s the sigmoid of the blank's logit, q the softmax of the labels, and the posteriors e of a node's two arcs:
     ``e_label s - e_blank (1 - s)`` for the blank, ``e_label (q_k - [k = next label])`` for label k.
+
+    In the book: eq-hat-visits and eq-hat-grad-label.
 
     Examples
     --------

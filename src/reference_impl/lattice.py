@@ -87,6 +87,8 @@ class Lattice:
 def forward(lattice: Lattice, weights: np.ndarray, semiring: Semiring = LOG) -> np.ndarray:
     """Mass of all paths from node 0 to each node.
 
+    In the book: eq-lattice-forward.
+
     Parameters
     ----------
     lattice : Lattice
@@ -109,7 +111,10 @@ def forward(lattice: Lattice, weights: np.ndarray, semiring: Semiring = LOG) -> 
 
 
 def backward(lattice: Lattice, weights: np.ndarray, semiring: Semiring = LOG) -> np.ndarray:
-    """Mass of all paths from each node to the last one, shape ``(len(nodes),)``; parameters as for :func:`forward`."""
+    """Mass of all paths from each node to the last one, shape ``(len(nodes),)``; parameters as for :func:`forward`.
+
+    In the book: eq-lattice-backward.
+    """
     weights = check_weights("weights", weights, (len(lattice.arcs),))
     beta = semiring.zeros((len(lattice.nodes),))
     beta[-1] = semiring.one
@@ -121,6 +126,8 @@ def backward(lattice: Lattice, weights: np.ndarray, semiring: Semiring = LOG) ->
 
 def Z(lattice: Lattice, arc_weights: np.ndarray, *, semiring: Semiring = LOG):
     """Mass of all paths from node 0 to the last node, an element of the semiring: log Z in nats on ``LOG``.
+
+    In the book: def-lattice-total.
 
     Parameters
     ----------
@@ -140,6 +147,8 @@ def Z(lattice: Lattice, arc_weights: np.ndarray, *, semiring: Semiring = LOG):
 
 def arc_posteriors(lattice: Lattice, weights: np.ndarray, semiring: Semiring = LOG) -> np.ndarray:
     """Posterior probability that a path uses each arc: ``alpha(source) w beta(target) / Z``.
+
+    In the book: eq-arc-posterior, by eq-gradient-theorem the gradient.
 
     Parameters
     ----------

@@ -52,6 +52,8 @@ def grad_log_probs(lattice: Lattice, log_probs) -> np.ndarray:
 def grad_logits(lattice: Lattice, logits, *, groups=None) -> np.ndarray:
     """d loss / d logits, each row of which becomes log-probs by log-softmax: softmax times its occupancy, less that.
 
+    In the book: eq-lattice-grad-logits.
+
     Parameters
     ----------
     lattice : Lattice

@@ -16,6 +16,7 @@ from .lattice import Lattice
 __all__ = ["BLUE", "GREEN", "GREY", "ORANGE", "plot_error_curve", "plot_frames", "plot_gradient", "plot_kills",
            "plot_lattice", "plot_occupancy", "use_book_style"]
 
+#: A colour of the book, legible on white and, with its lightness turned round, in the dark.
 BLUE, ORANGE, GREEN, GREY = "#2f6db3", "#d9691e", "#2e8b57", "#8a8f98"
 _MASS = LinearSegmentedColormap.from_list("mass", ["#ffffff", "#bcd3ec", BLUE, "#0d2b52"])
 _INK = LinearSegmentedColormap.from_list("ink", ["#f4f1ea", "#20242b"])

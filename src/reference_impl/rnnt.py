@@ -28,6 +28,8 @@ __all__ = ["Z", "alpha", "arc_posteriors", "beta", "grad_log_probs", "grad_logit
 def alpha(weights, targets, *, blank=0, semiring: Semiring = LOG) -> np.ndarray:
     """Forward recursion (Graves 2012, eq. 16) on any semiring.
 
+    In the book: eq-rnnt-alpha.
+
     Parameters
     ----------
     weights : (T, U+1, V) array
@@ -67,6 +69,8 @@ def beta(weights, targets, *, blank=0, semiring: Semiring = LOG) -> np.ndarray:
 
     ``beta[0, 0]`` is :func:`Z`.
 
+    In the book: eq-rnnt-beta.
+
     Examples
     --------
     >>> from reference_impl.semiring import COUNT
@@ -92,6 +96,8 @@ def Z(weights, targets, *, blank=0, semiring: Semiring = LOG):
     """Mass of all alignments, an element of the semiring: log Z in nats on ``LOG`` (Graves 2012, eq. 17).
 
     Parameters as for :func:`alpha`.
+
+    In the book: eq-rnnt-total.
 
     Examples
     --------
@@ -151,6 +157,8 @@ def log_beta(log_probs, targets, *, blank=0) -> np.ndarray:
 def loss(log_probs, targets, *, blank=0) -> float:
     """-log Z in nats, ``inf`` where no alignment exists; parameters as for :func:`log_alpha`.
 
+    In the book: def-rnnt-loss.
+
     Examples
     --------
     Two frames, one label, every probability 1/2: two paths of three arcs.
@@ -164,6 +172,8 @@ def loss(log_probs, targets, *, blank=0) -> float:
 
 def arc_posteriors(log_probs, targets, *, blank=0) -> tuple[np.ndarray, np.ndarray]:
     """Posterior probability of each blank arc and each label arc; parameters as for :func:`log_alpha`.
+
+    In the book: eq-rnnt-blank-arc and eq-rnnt-label-arc.
 
     Returns
     -------
@@ -192,6 +202,8 @@ def occupancy(log_probs, targets, *, blank=0) -> np.ndarray:
 
     The sum over V is the node occupancy; it adds up to 1 along each anti-diagonal.
 
+    In the book: def-rnnt-occupancy.
+
     Examples
     --------
     >>> occupancy(np.log(np.full((2, 2, 2), 0.5)), [1]).round(12).tolist()
@@ -215,6 +227,8 @@ def _emphasised(expected, targets, fastemit_lambda):
 def grad_log_probs(log_probs, targets, *, blank=0, fastemit_lambda=0.0) -> np.ndarray:
     """d loss / d log_probs = -occupancy, entries taken as independent: (T, U+1, V) (from Graves 2012, eq. 20).
 
+    In the book: eq-rnnt-grad-log-probs.
+
     Parameters
     ----------
     log_probs, targets, blank
@@ -229,6 +243,8 @@ def grad_log_probs(log_probs, targets, *, blank=0, fastemit_lambda=0.0) -> np.nd
 
 def grad_logits(logits, targets, *, blank=0, fastemit_lambda=0.0) -> np.ndarray:
     """d loss / d logits = softmax * node occupancy - occupancy: (T, U+1, V).
+
+    In the book: eq-rnnt-grad-logits.
 
     Parameters
     ----------

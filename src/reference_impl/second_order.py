@@ -20,6 +20,8 @@ __all__ = ["entropy", "expectation", "expectation_grad_log_probs", "hvp_log_prob
 def posterior_tangents(lattice: Lattice, weights, direction) -> tuple[np.ndarray, np.ndarray]:
     """Arc posteriors, and how they change as the log-weights go in a direction.
 
+    In the book: eq-second-directional.
+
     Parameters
     ----------
     lattice : Lattice
@@ -76,6 +78,8 @@ def hvp_logits(lattice: Lattice, logits, direction, *, groups=None) -> np.ndarra
     """Hessian of the loss in the logits, times a direction; parameters as for :func:`hvp_log_probs`.
 
     The rows become log-probs by log-softmax; ``groups`` as for :func:`reference_impl.lattice_loss.grad_logits`.
+
+    In the book: eq-second-logits.
 
     Examples
     --------

@@ -4,11 +4,15 @@ Without a PDF these tests skip, with the reason; with REQUIRE_PDF=1 in the envir
 """
 
 import re
+from pathlib import Path
 
 import pytest
+import yaml
 from built_site import PDF, SITE, skip_or_fail
 from pypdf import PdfReader
 
+SETTINGS = yaml.safe_load((SITE.parent.parent / "_config.yml").read_text(encoding="utf-8"))
+LEFT_OUT = {Path(place) for place in SETTINGS["sphinx"]["config"]["printed_book_without"]}
 RIGHT = 595.28 - 72  # where lines of text end, in points
 
 
@@ -60,7 +64,7 @@ def outline(pdf):
 
 @pytest.fixture(scope="module")
 def contents(site):
-    """Return the table of contents of the site: captions, then pages, as [(caption or None, [(path, title)])]."""
+    """Return what is printed of the site's contents: [(caption or None, [(path, title)])]."""
     soup = site[SITE / "book" / "preface.html"]
     navigation = soup.select_one("nav.bd-links")
     captions = [plain(each.get_text()) for each in navigation.select("p.caption")]
@@ -68,7 +72,8 @@ def contents(site):
     first, *parts = [
         [((SITE / "book" / link["href"]).resolve(), plain(link.get_text())) for link in links] for links in lists
     ][-len(captions) - 1 :]
-    return [(None, first), *zip(captions, parts, strict=True)]
+    return [(caption, [page for page in pages if page[0].relative_to(SITE.resolve()).parent not in LEFT_OUT])
+            for caption, pages in [(None, first), *zip(captions, parts, strict=True)]]
 
 
 def plain(text):

@@ -18,6 +18,7 @@ from .rnnt_bugs import RNNT_BUGS
 
 __all__ = ["BUGS", "CHECKS", "RIGHT", "Bug", "Candidate", "Check", "matrix"]
 
+#: All planted bugs, those of CTC first.
 BUGS = (*CTC_BUGS, *RNNT_BUGS)
 
 

@@ -434,4 +434,5 @@ def _(candidate):
         return True
 
 
+#: All checks, in the order of the matrix.
 CHECKS = tuple(_CHECKS)
