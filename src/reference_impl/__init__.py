@@ -6,15 +6,16 @@ log-weight of an arc is the posterior of that arc. Importing the package needs n
 **Read first** ``ctc.py``, then ``rnnt.py``, which has the same names. They hold the two recursions, ``alpha`` and
 ``beta``, as the papers write them, for one utterance. They are the definition: faster code is tested against them.
 
-**How data flow**, for T frames, U labels and V symbols::
+**How data flow**, for T frames, U labels and V symbols. ``ctc.py`` and ``rnnt.py`` both have the functions in the last
+column; ``log_softmax`` is in ``_softmax.py``. Log-probs and losses are in nats::
 
-    array                         CTC        RNN-T         made by
-    logits                        (T, V)     (T, U+1, V)   your network
-    log_probs, in nats            (T, V)     (T, U+1, V)   log_softmax                   in _softmax.py
-    prefix and suffix masses      (T, 2U+1)  (T, U+1)      log_alpha, log_beta           in ctc.py, rnnt.py
-    loss = -log Z                 a number   a number      loss                          in ctc.py, rnnt.py
-    occupancy = -grad_log_probs   (T, V)     (T, U+1, V)   occupancy, grad_log_probs     in ctc.py, rnnt.py
-    grad_logits                   (T, V)     (T, U+1, V)   grad_logits                   in ctc.py, rnnt.py
+    array                        CTC        RNN-T        made by
+    logits                       (T, V)     (T, U+1, V)  your network
+    log_probs                    (T, V)     (T, U+1, V)  log_softmax
+    prefix and suffix masses     (T, 2U+1)  (T, U+1)     alpha, beta
+    loss = -log Z                a number   a number     loss
+    occupancy = -grad_log_probs  (T, V)     (T, U+1, V)  occupancy
+    grad_logits                  (T, V)     (T, U+1, V)  grad_logits
 
 **A gradient becomes one with respect to logits** in the last line of ``grad_logits``, as softmax * occupancy.sum(-1)
 - occupancy. The same step for batches is in ``sweeps/vocabulary.py`` (NumPy), ``torch_impl/log_probs.py`` (tensor
@@ -40,7 +41,8 @@ says the same in ``torch_impl/tensor_ops.py``, and has its signature in ``torch_
 - what the chapters look at: ``plotting``, ``as_published``, ``pruning``, ``digits``, ``measuring``.
 
 ``hat`` differs from ``rnnt`` in its log-probs only. ``semiring`` holds the number systems that a recursion runs on: log
-floats, fractions, polynomials, best paths, counts. ``_validation.py`` checks arguments.
+floats, fractions, polynomials, best paths, counts. ``_validation.py`` checks arguments, and ``_loss_value.py`` has the
+minus of -log Z.
 
 **Internal, free to change**: ``sweeps``, ``as_published``, ``pruning``, ``digits``, ``measuring``, the files inside
 ``torch_impl`` except ``naive.py`` and ``pruning.py``, and every name that begins with an underscore. The other names in
