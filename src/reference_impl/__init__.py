@@ -12,9 +12,9 @@ column; ``log_softmax`` is in ``_softmax.py``. Log-probs and losses are in nats:
     array                        CTC        RNN-T        made by
     logits                       (T, V)     (T, U+1, V)  your network
     log_probs                    (T, V)     (T, U+1, V)  log_softmax
-    prefix and suffix masses     (T, 2U+1)  (T, U+1)     alpha, beta
-    loss = -log Z                a number   a number     loss
-    occupancy = -grad_log_probs  (T, V)     (T, U+1, V)  occupancy
+    log masses, prefix & suffix  (T, 2U+1)  (T, U+1)     alpha, beta
+    loss = -log Z                a number   a number     loss, from alpha
+    occupancy                    (T, V)     (T, U+1, V)  occupancy; minus it is grad_log_probs
     grad_logits                  (T, V)     (T, U+1, V)  grad_logits
 
 **A gradient becomes one with respect to logits** in the last line of ``grad_logits``, as softmax * occupancy.sum(-1)
@@ -22,31 +22,32 @@ column; ``log_softmax`` is in ``_softmax.py``. Log-probs and losses are in nats:
 operations) and ``torch_impl/triton_vocabulary.py`` (kernels); for any lattice it is ``lattice_loss.grad_logits``.
 
 **Batches to train with** have logits (B, T, V) or (B, T, U+1, V). ``batched`` returns losses and gradients in NumPy;
-``torch_impl`` has CTC, RNN-T and the variants, with autograd. On the CPU both run ``sweeps`` for CTC and RNN-T: alpha
-goes forward, and occupancy comes back through the share of each arc in its node's mass.
+``torch_impl`` has CTC, RNN-T and the variants, with autograd, and ``torch_impl/losses.py`` chooses how they run.
+On the CPU, CTC and RNN-T run ``sweeps`` (in torch through ``numpy_ops.py``). They need no beta: the forward sweep keeps
+what part of a node's mass each incoming arc brought, and the occupancy of the node goes back in these parts.
 
-**What runs on a GPU** is in ``torch_impl``, and nowhere else. The tensor operations of ``tensor_ops.py``,
-``log_probs.py`` and ``grid.py`` run every loss on any device. For CTC and RNN-T on CUDA, ``triton_backend.py`` launches
-the kernels of ``triton_vocabulary.py`` and ``triton_lattice.py`` instead.
+**What runs on a GPU** is in ``torch_impl``, and nowhere else. On CUDA with Triton, ``triton_backend.py`` launches the
+kernels of ``triton_vocabulary.py`` and ``triton_lattice.py`` for CTC and RNN-T. All else, the variants and every second
+derivative among it, is made of the tensor operations in ``tensor_ops.py``, ``log_probs.py`` and ``grid.py``.
 
 **A new loss goes** into ``topology/``, as a builder that says which arcs there are and which log-prob each of them
 takes; ``lattice_loss`` and ``second_order`` differentiate it on the engine in ``lattice.py``. A version to train with
 says the same in ``torch_impl/tensor_ops.py``, and has its signature in ``torch_impl/variants.py``.
 
-**What the losses never run.** No loss in ``ctc``, ``rnnt``, ``batched`` or ``torch_impl`` uses any of these files:
+**What the losses never run.** What one trains with, in ``ctc``, ``rnnt``, ``batched`` or ``torch_impl``, uses none of:
 
 - other ways to the same numbers: ``lattice``, ``topology``, ``lattice_loss``, ``second_order``, ``duals``, and
   ``torch_impl/naive.py``, where autograd alone differentiates the two recursions;
 - checks and proofs: ``differences``, ``diagnosis``, ``bug_bank``, ``equations``, ``symbolic``;
 - what the chapters look at: ``plotting``, ``as_published``, ``pruning``, ``digits``, ``measuring``.
 
-``hat`` differs from ``rnnt`` in its log-probs only. ``semiring`` holds the number systems that a recursion runs on: log
+``hat`` is RNN-T with a blank of its own, on ``rnnt.py``. ``semiring`` holds the number systems that a recursion runs on: log
 floats, fractions, polynomials, best paths, counts. ``_validation.py`` checks arguments, and ``_loss_value.py`` has the
 minus of -log Z.
 
 **Internal, free to change**: ``sweeps``, ``as_published``, ``pruning``, ``digits``, ``measuring``, the files inside
-``torch_impl`` except ``naive.py`` and ``pruning.py``, and every name that begins with an underscore. The other names in
-an ``__all__`` are public.
+``torch_impl`` except ``naive.py`` and ``pruning.py``, and every name that begins with an underscore. All other names in
+an ``__all__`` are public, those that ``torch_impl`` itself exports among them.
 """
 
 from . import batched, ctc, rnnt
