@@ -110,7 +110,8 @@ def near_certain(kind, count, seed=0):
 
 def as_computed():
     """Inside of it the losses are what was computed, rounding and all."""
-    return patch.object(arguments, "reduced", lambda losses, inputs, *rest: reduced(losses, "log_probs", *rest))
+    return patch.object(arguments, "reduced",
+                        lambda losses, device, inputs, *rest: reduced(losses, device, "log_probs", *rest))
 
 
 def with_derivatives(kind, batch, dtype, device, **options):

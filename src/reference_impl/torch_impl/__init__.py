@@ -1,8 +1,9 @@
 """CTC and RNN-T losses for torch: the same functions on CPU and CUDA, with gradients computed by hand.
 
 CTC and RNN-T are in :mod:`.losses`, relatives of RNN-T in :mod:`.variants`; what is done before a pruned loss is in
-:mod:`.pruning`. What a loss computes is in :mod:`.tensor_ops`, which runs wherever torch does. For CTC and RNN-T there
-are faster backends: :mod:`.numpy_ops` for the CPU, and :mod:`.triton_backend` with kernels of our own for CUDA.
+:mod:`.pruning`. What a loss computes is in :mod:`.tensor_ops`, which runs wherever torch has float64; logits from
+elsewhere are copied to the CPU (:mod:`.arguments`). For CTC and RNN-T there are faster backends: :mod:`.numpy_ops` for
+the CPU, and :mod:`.triton_backend` with kernels of our own for CUDA.
 """
 
 from .losses import CTCLoss, RNNTLoss, ctc_loss, rnnt_loss

@@ -7,11 +7,12 @@ import torch
 from .. import _validation
 
 __all__ = ["check_arcs", "check_band", "check_batch", "check_beside", "check_call", "check_first_axis",
-           "check_integers", "check_overwritable", "check_scores", "reduced"]
+           "check_integers", "check_overwritable", "check_scores", "from_lattice", "reduced", "to_lattice"]
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _INTEGERS = (torch.int32, torch.int64)
 _REDUCTIONS = {"none": lambda losses: losses, "sum": torch.sum, "mean": torch.mean}
+_WITHOUT_FLOAT64 = ("mps",)  # types of devices; Apple's, and none of CUDA's
 _AXES = {"ctc": (3, "(B, T, V)"), "rnnt": (4, "(B, T, U+1, V)"), "band": (4, "(B, T, R, V)")}
 
 
@@ -25,7 +26,7 @@ def check_call(name, reduction, inputs):
 
 
 def check_batch(kind, logits, targets, logit_lengths, target_lengths, blank, validate, big_blanks=()):
-    """The integers on the device of the logits, int64; shapes and dtypes always checked, values if ``validate``."""
+    """The integers where the lattice runs, int64; shapes and dtypes always checked, values if ``validate``."""
     check_scores("logits", logits, *_AXES[kind])
     blank = _validation.check_blank(blank, logits.shape[-1])
     integers = {"targets": targets, "logit_lengths": logit_lengths, "target_lengths": target_lengths}
@@ -40,11 +41,11 @@ def check_batch(kind, logits, targets, logit_lengths, target_lengths, blank, val
         for each in (blank, *big_blanks):
             _validation.check_batch_values(*map(_values, integers.values()), logits.shape[1], logits.shape[-1], each,
                                            int(kind != "ctc"))
-    return *(tensor.to(logits.device, torch.int64) for tensor in integers.values()), blank
+    return *(tensor.to(_lattice_device(logits.device), torch.int64) for tensor in integers.values()), blank
 
 
 def check_arcs(blank_scores, label_scores, logit_lengths, target_lengths, validate=True):
-    """The lengths on the device of the scores, int64."""
+    """The lengths where the lattice runs, int64."""
     check_scores("blank_scores", blank_scores, 3, "(B, T, U+1)")
     B, T, rows = blank_scores.shape
     _validation.check_at_least("T", T, 1)
@@ -56,11 +57,11 @@ def check_arcs(blank_scores, label_scores, logit_lengths, target_lengths, valida
         check_first_axis(name, tensor, blank_scores, "blank_scores")
     if validate:
         _validation.check_lengths(*map(_values, lengths.values()), T, rows - 1, least_frames=1)
-    return tuple(tensor.to(blank_scores.device, torch.int64) for tensor in lengths.values())
+    return tuple(tensor.to(_lattice_device(blank_scores.device), torch.int64) for tensor in lengths.values())
 
 
 def check_band(first_rows, logits, logit_lengths, num_labels, validate):
-    """Where the rows of a band lie, (B, T), on the device of the logits, int64."""
+    """Where the rows of a band lie, (B, T), on the device where the lattice runs, int64."""
     B, T, R, _ = logits.shape
     check_integers("first_rows", first_rows, logits, 2, "(B, T)")
     if tuple(first_rows.shape) != (B, T):
@@ -69,7 +70,7 @@ def check_band(first_rows, logits, logit_lengths, num_labels, validate):
     _validation.check_band_height(R, num_labels)
     if validate:
         _validation.check_first_rows(_values(first_rows), _values(logit_lengths), num_labels + 1 - R)
-    return first_rows.to(logits.device, torch.int64)
+    return first_rows.to(_lattice_device(logits.device), torch.int64)
 
 
 def check_scores(name, scores, rank, axes):
@@ -125,10 +126,27 @@ def check_overwritable(logits):
             span += stride * (size - 1)
 
 
-def reduced(losses, inputs, zero_infinity, reduction):
-    """One loss of the losses (B,), or all of them; of logits none is below 0, as Z is a probability then."""
+def _lattice_device(device):
+    """Lattices are float64. They run on the device of the logits or, if that has no float64, on the CPU."""
+    return torch.device("cpu") if device.type in _WITHOUT_FLOAT64 else device
+
+
+def to_lattice(scores):
+    """Scores on the device where their lattice runs; autograd takes the gradient, and its derivative, back again."""
+    return scores.to(_lattice_device(scores.device))
+
+
+def from_lattice(results, device):
+    """Results on the device that the scores came from; float32 if it has no float64."""
+    if device.type in _WITHOUT_FLOAT64:
+        results = results.to(torch.float32)  # before the move: float64 cannot arrive there
+    return results.to(device)
+
+
+def reduced(losses, device, inputs, zero_infinity, reduction):
+    """One loss of the losses (B,), or all of them, on a device; of logits none is below 0: Z is a probability then."""
     if inputs == "logits":
         losses.detach().clamp_(min=0.0)  # past autograd: of the value alone, as never_below_zero() in _loss_value.py
     if zero_infinity:
         losses = torch.where(losses == torch.inf, 0.0, losses)
-    return _REDUCTIONS[reduction](losses)
+    return from_lattice(_REDUCTIONS[reduction](losses), device)

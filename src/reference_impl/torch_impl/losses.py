@@ -40,14 +40,16 @@ def ctc_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reducti
     backend : "auto" | "torch" | "triton"
         "torch" is made of tensor operations and runs wherever torch does. "triton" has kernels of its own, for CUDA
         (and for the CPU in Triton's interpreter, ``TRITON_INTERPRET=1``, which is for tests and study). "auto" takes
-        "triton" for logits on CUDA where it is installed, else "torch". The numbers are the same up to rounding.
+        "triton" for logits on CUDA where it is installed, else "torch". The numbers are the same up to rounding. On a
+        device without float64, Apple's MPS, logits are copied to the CPU; loss and gradient come back to the device.
     validate : bool
         False skips the checks of values, which would make a GPU wait. A bad label or length then makes the loss of
         its own utterance NaN, and so the gradient of whatever frames it has; other utterances are not touched.
     overwrite_logits : bool
         True writes the gradient over the logits when ``backward`` runs, instead of into memory of its own. The logits
         must be the output of some operation, not a leaf, and their elements must not share memory. Whatever needs
-        them afterwards, a second backward included, raises autograd's error about an inplace operation.
+        them afterwards, a second backward included, raises autograd's error about an inplace operation. Where logits
+        are copied to the CPU, the copy is overwritten.
 
     Returns
     -------
@@ -120,14 +122,14 @@ def _loss(kind, logits, targets, logit_lengths, target_lengths, blank, reduction
         kind, logits, targets, logit_lengths, target_lengths, blank, validate)
     if overwrite_logits:
         arguments.check_overwritable(logits)
-    losses = _implementation(kind, backend, logits)(
-        logits, targets, logit_lengths, target_lengths, blank, inputs == "logits", bool(overwrite_logits), *options)
-    return arguments.reduced(losses, inputs, zero_infinity, reduction)
+    there = arguments.to_lattice(logits)
+    losses = _implementation(kind, backend, logits.device.type, there)(
+        there, targets, logit_lengths, target_lengths, blank, inputs == "logits", bool(overwrite_logits), *options)
+    return arguments.reduced(losses, logits.device, inputs, zero_infinity, reduction)
 
 
-def _implementation(kind, backend, logits):
-    """The loss, before reduction, of a backend that can run on the device of the logits."""
-    device = logits.device.type
+def _implementation(kind, backend, device, logits):
+    """The loss, before reduction, of a backend that can run for logits that came from a type of device."""
     if backend == "auto":
         backend = _auto(device)
     if backend == "torch":

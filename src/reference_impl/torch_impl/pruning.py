@@ -37,8 +37,9 @@ def simple_scores(encodings, predictions, targets, *, blank=0):
     -------
     blank_scores : (B, T, U+1) float64 tensor, nats
     label_scores : (B, T, U) float64 tensor, nats
-        For :func:`.variants.arc_rnnt_loss`. NaN in a node whose symbols are all more than some 640 nats below the sum
-        of the two largest scores: their mass cannot be told from a product of exponentials.
+        For :func:`.variants.arc_rnnt_loss`; float32 on a device that has no float64. NaN in a node whose symbols are
+        all more than some 640 nats below the sum of the two largest scores: their mass cannot be told from a product of
+        exponentials.
 
     Examples
     --------
@@ -46,9 +47,10 @@ def simple_scores(encodings, predictions, targets, *, blank=0):
     >>> blanks.shape, labels.shape, labels.exp().unique().tolist()
     (torch.Size([1, 2, 2]), torch.Size([1, 2, 1]), [0.25])
     """
-    encodings, predictions, labels, blank = _checked(encodings, predictions, targets, blank)
+    encodings, predictions, labels, blank, device = _checked(encodings, predictions, targets, blank)
     mass, peak = _joint_mass(encodings, predictions)
-    return _arcs(encodings, predictions, labels, blank, mass, peak)
+    scores = _arcs(encodings, predictions, labels, blank, mass, peak)
+    return tuple(arguments.from_lattice(each, device) for each in scores)
 
 
 def smoothed_scores(encodings, predictions, targets, *, blank=0, prediction_scale=0.1, encoding_scale=0.1):
@@ -77,17 +79,17 @@ def smoothed_scores(encodings, predictions, targets, *, blank=0, prediction_scal
     >>> labels.exp().round(decimals=4).tolist()
     [[[0.0953], [0.0953]]]
     """
-    encodings, predictions, labels, blank = _checked(encodings, predictions, targets, blank)
+    encodings, predictions, labels, blank, device = _checked(encodings, predictions, targets, blank)
     scales = [_validation.check_real(name, value, "a finite number >= 0", lambda value: value >= 0)
               for name, value in (("prediction_scale", prediction_scale), ("encoding_scale", encoding_scale))]
     whole = 1.0 - sum(scales)
     alone = torch.log_softmax(predictions, -1)
     unigram = alone.exp().mean((0, 1)).log()
     nothing = torch.zeros_like(predictions)
-    parts = [(whole, simple_scores(encodings, predictions, targets, blank=blank)),
+    parts = [(whole, simple_scores(encodings, predictions, labels, blank=blank)),
              (scales[0], _arcs(torch.zeros_like(encodings), alone, labels, blank)),
              (scales[1], _arcs(torch.log_softmax(encodings + unigram, -1), nothing, labels, blank))]
-    return tuple(sum(scale * scores[i] for scale, scores in parts) for i in (0, 1))
+    return tuple(arguments.from_lattice(sum(scale * scores[i] for scale, scores in parts), device) for i in (0, 1))
 
 
 def first_rows(blank_posteriors, label_posteriors, logit_lengths, target_lengths, num_rows, *, label_frames=0):
@@ -126,7 +128,9 @@ def first_rows(blank_posteriors, label_posteriors, logit_lengths, target_lengths
     # one row has no room for a label that stays in its frame, unless there is no label
     num_rows = _validation.check_at_least("num_rows", num_rows, 1 if label_frames else min(2, rows))
     _validation.check_band_height(num_rows, rows - 1)
+    device = blank_posteriors.device
     with torch.no_grad():
+        blank_posteriors, label_posteriors = map(arguments.to_lattice, (blank_posteriors, label_posteriors))
         inside = blank_posteriors.unfold(2, num_rows, 1).sum(-1)
         from_below = torch.nn.functional.pad(label_posteriors, (1, 0))[..., :rows + 1 - num_rows]
         bounds = (inside - from_below).argmax(2)
@@ -137,7 +141,7 @@ def first_rows(blank_posteriors, label_posteriors, logit_lengths, target_lengths
         reach = climb * torch.arange(T, device=bounds.device)
         bounds = _reversed(torch.cummin, bounds)  # never falling
         bounds = _reversed(torch.cummax, bounds - reach) + reach  # rising by ``climb`` at most
-        return bounds.minimum(reach)
+        return bounds.minimum(reach).to(device)
 
 
 def arc_scores(log_probs, targets, *, blank=0):
@@ -280,7 +284,7 @@ def _reversed(scan, values):
 
 
 def _checked(encodings, predictions, targets, blank):
-    """Both scores in float64, labels that can be looked up, and the blank."""
+    """Both scores in float64, labels that can be looked up, the blank, and the device where the scores were."""
     arguments.check_scores("encodings", encodings, 3, "(B, T, V)")
     B, _, V = encodings.shape
     blank = _validation.check_blank(blank, V)
@@ -288,8 +292,9 @@ def _checked(encodings, predictions, targets, blank):
     arguments.check_first_axis("targets", targets, encodings, "encodings")
     arguments.check_beside("predictions", predictions, encodings, (B, targets.shape[1] + 1, V),
                            "B and V as encodings, and U + 1 rows")
-    labels = targets.to(encodings.device, torch.int64).clamp(0, V - 1)
-    return encodings.to(torch.float64), predictions.to(torch.float64), labels, blank
+    device = encodings.device
+    encodings, predictions = (arguments.to_lattice(each).to(torch.float64) for each in (encodings, predictions))
+    return encodings, predictions, targets.to(encodings.device, torch.int64).clamp(0, V - 1), blank, device
 
 
 def _joint_mass(encodings, predictions):

@@ -1,4 +1,4 @@
-"""The losses as tensor operations, differentiable twice, on any device: log-probs gathered, put on arcs, summed.
+"""The losses as tensor operations, differentiable twice, where there is float64: log-probs gathered, on arcs, summed.
 
 A loss is told from another by which log-prob each kind of arc takes, and how far it goes; :mod:`.log_probs` and
 :mod:`.grid` do the rest. Arguments come checked for shape and dtype; labels, rows and lengths may still be wrong

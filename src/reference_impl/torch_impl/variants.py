@@ -1,7 +1,7 @@
 """Relatives of the RNN-T loss for torch: other arcs on the same grid. What they share with ``rnnt_loss`` is said there.
 
 Arguments, edges, types of losses and gradients, and errors are as for :func:`.losses.rnnt_loss`, and so are the keyword
-options of the same names. All are made of tensor operations, on any device, and may be differentiated twice.
+options of the same names. All are made of tensor operations, for logits on any device, and may be differentiated twice.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ def arc_rnnt_loss(blank_scores, label_scores, logit_lengths, target_lengths, *, 
     label_frames = _validation.check_choice("label_frames", label_frames, (0, 1))
     logit_lengths, target_lengths = arguments.check_arcs(
         blank_scores, label_scores, logit_lengths, target_lengths, validate)
-    losses = tensor_ops.arc_losses(blank_scores, label_scores, logit_lengths, target_lengths, label_frames)
-    return arguments.reduced(losses, "log_probs", zero_infinity, reduction)
+    both = map(arguments.to_lattice, (blank_scores, label_scores))
+    losses = tensor_ops.arc_losses(*both, logit_lengths, target_lengths, label_frames)
+    return arguments.reduced(losses, blank_scores.device, "log_probs", zero_infinity, reduction)
 
 
 def hat_log_probs(logits, *, blank=0):
@@ -112,8 +113,9 @@ def monotonic_rnnt_loss(logits, targets, logit_lengths, target_lengths, *, blank
     arguments.check_call("monotonic_rnnt_loss", reduction, inputs)
     targets, logit_lengths, target_lengths, blank = arguments.check_batch(
         "rnnt", logits, targets, logit_lengths, target_lengths, blank, validate)
-    losses = tensor_ops.monotonic_losses(logits, targets, logit_lengths, target_lengths, blank, inputs == "logits")
-    return arguments.reduced(losses, inputs, zero_infinity, reduction)
+    losses = tensor_ops.monotonic_losses(
+        arguments.to_lattice(logits), targets, logit_lengths, target_lengths, blank, inputs == "logits")
+    return arguments.reduced(losses, logits.device, inputs, zero_infinity, reduction)
 
 
 @torch.compiler.disable
@@ -154,9 +156,10 @@ def multi_blank_rnnt_loss(logits, targets, logit_lengths, target_lengths, *, big
         big_blanks, logits.shape[-1], _validation.check_blank(blank, logits.shape[-1]))
     targets, logit_lengths, target_lengths, blank = arguments.check_batch(
         "rnnt", logits, targets, logit_lengths, target_lengths, blank, validate, [symbol for symbol, _ in big_blanks])
-    losses = tensor_ops.multi_blank_losses(logits, targets, logit_lengths, target_lengths, blank, inputs == "logits",
-                                           big_blanks, sigma)
-    return arguments.reduced(losses, inputs, zero_infinity, reduction)
+    losses = tensor_ops.multi_blank_losses(
+        arguments.to_lattice(logits), targets, logit_lengths, target_lengths, blank, inputs == "logits", big_blanks,
+        sigma)
+    return arguments.reduced(losses, logits.device, inputs, zero_infinity, reduction)
 
 
 @torch.compiler.disable
@@ -199,9 +202,10 @@ def tdt_loss(logits, duration_logits, targets, logit_lengths, target_lengths, *,
         "rnnt", logits, targets, logit_lengths, target_lengths, blank, validate)
     arguments.check_beside("duration_logits", duration_logits, logits, (*logits.shape[:-1], len(durations)),
                            "as logits, and D, the number of durations")
-    losses = tensor_ops.tdt_losses(logits, duration_logits, targets, logit_lengths, target_lengths, blank,
-                                   inputs == "logits", durations, sigma, bool(final_blank))
-    return arguments.reduced(losses, inputs, zero_infinity, reduction)
+    both = map(arguments.to_lattice, (logits, duration_logits))
+    losses = tensor_ops.tdt_losses(*both, targets, logit_lengths, target_lengths, blank, inputs == "logits", durations,
+                                   sigma, bool(final_blank))
+    return arguments.reduced(losses, logits.device, inputs, zero_infinity, reduction)
 
 
 @torch.compiler.disable
@@ -239,6 +243,7 @@ def pruned_rnnt_loss(logits, first_rows, targets, logit_lengths, target_lengths,
     targets, logit_lengths, target_lengths, blank = arguments.check_batch(
         "band", logits, targets, logit_lengths, target_lengths, blank, validate)
     first_rows = arguments.check_band(first_rows, logits, logit_lengths, targets.shape[1], validate)
-    losses = tensor_ops.pruned_losses(logits, first_rows, targets, logit_lengths, target_lengths, blank,
-                                      inputs == "logits", label_frames)
-    return arguments.reduced(losses, inputs, zero_infinity, reduction)
+    losses = tensor_ops.pruned_losses(
+        arguments.to_lattice(logits), first_rows, targets, logit_lengths, target_lengths, blank, inputs == "logits",
+        label_frames)
+    return arguments.reduced(losses, logits.device, inputs, zero_infinity, reduction)
