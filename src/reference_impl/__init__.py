@@ -41,9 +41,9 @@ says the same in ``torch_impl/tensor_ops.py``, and has its signature in ``torch_
 - checks and proofs: ``differences``, ``diagnosis``, ``bug_bank``, ``equations``, ``symbolic``;
 - what the chapters look at: ``plotting``, ``as_published``, ``pruning``, ``digits``, ``measuring``.
 
-``hat`` is RNN-T with a blank of its own, on ``rnnt.py``. ``semiring`` holds the number systems that a recursion runs on: log
-floats, fractions, polynomials, best paths, counts. ``_validation.py`` checks arguments, and ``_loss_value.py`` has the
-minus of -log Z.
+``hat`` is RNN-T with a blank of its own, on ``rnnt.py``. ``semiring`` holds the number systems that recursions run on:
+log floats, fractions, polynomials, best paths, counts. ``_validation.py`` checks arguments, and ``_loss_value.py`` has
+the minus of -log Z.
 
 **Internal, free to change**: ``sweeps``, ``as_published``, ``pruning``, ``digits``, ``measuring``, the files inside
 ``torch_impl`` except ``naive.py`` and ``pruning.py``, and every name that begins with an underscore. All other names in
