@@ -23,8 +23,9 @@ import reference  # noqa: E402
 
 INTERNAL = {"sweeps", "as_published", "pruning", "digits", "measuring"}
 FORWARD = '''"""Sweeps. They are in :mod:`.inside`, and :func:`.forward.alpha` is one."""
+from dataclasses import dataclass, field
 from .inside import hidden
-__all__ = ["beta", "alpha", "Mistake", "LIMIT", "inside"]
+__all__ = ["beta", "alpha", "Mistake", "Known", "LIMIT", "inside"]
 from . import inside
 
 #: How far eq-one goes.
@@ -61,6 +62,16 @@ def beta(x):
 
 class Mistake(ValueError):
     """It went wrong."""
+
+
+@dataclass
+class Known:
+    """What is known."""
+
+    name: str
+    step: float = field(default=1e-9, kw_only=True)
+    kind: type = dict
+    read: object = lambda x: x
 '''
 INSIDE = '"""Internal."""\n\n\ndef hidden():\n    """Of nobody\'s concern."""\n'
 TEX = "$$\na = b\n$$ (eq-one)\n\n$$\nc = d\n$$ (def-two-b)\n"
@@ -108,7 +119,10 @@ def test_names_in_the_order_of_the_source_with_links(book):
     page, warnings = build(book)
     assert not warnings
     assert [dt["id"].rpartition(".")[2] for dt in page.select("dt[id^='pack.forward.']")] == [
-        "LIMIT", "alpha", "beta", "Mistake"]
+        "LIMIT", "alpha", "beta", "Mistake", "Known"]
+    assert page.find(id="pack.forward.LIMIT").get_text(strip=True).startswith("LIMIT")
+    known = page.find(id="pack.forward.Known").get_text(strip=True)
+    assert known.startswith("classKnown(name,kind=dict,read=lambdax:...,*,step=1e-09)")
     rows = {row.select("td")[0].get_text(strip=True): " ".join(row.select("td")[1].get_text().split())
             for row in page.select("table.public-names tr")}
     assert rows["beta"] == "Backward, as forward.alpha()" and rows["alpha"] == "Forward, by (1) and (2)"

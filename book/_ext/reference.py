@@ -8,6 +8,7 @@ that does not exist, and for a public name that has no docstring.
 """
 
 import ast
+import dataclasses
 import importlib.util
 import inspect
 import re
@@ -142,6 +143,24 @@ def process(app, what, name, value, options, lines):
     lines[:] = adjusted(lines, module, app.config.reference_entries)
 
 
+def as_written(app, what, name, value, options, signature, returns):
+    """The signature of a dataclass, whose defaults Sphinx knows as values only: ``dtype=object`` as in the source."""
+    if what != "class" or not dataclasses.is_dataclass(value):
+        return None
+    defaults = {}
+    for base in filter(dataclasses.is_dataclass, reversed(value.__mro__)):
+        for node in ast.parse(inspect.getsource(base)).body[0].body:
+            if isinstance(node, ast.AnnAssign) and node.value:
+                given = getattr(node.value, "keywords", ()) if ast.unparse(node.value).startswith("field(") else None
+                default = node.value if given is None else {each.arg: each.value for each in given}.get("default")
+                defaults[node.target.id] = "..." if default is None else ast.unparse(default)
+    first, keywords = [], []
+    for field in dataclasses.fields(value):
+        shown = f"{field.name}={defaults[field.name]}" if field.name in defaults else field.name
+        (keywords if field.kw_only else first).append(shown)
+    return f"({', '.join([*first, *['*'] * bool(keywords), *keywords])})", None
+
+
 def free_lists(app, doctree):
     """Several returned values make a list, and Sphinx puts it into a paragraph, where HTML allows none."""
     for values in list(doctree.findall(nodes.bullet_list)):
@@ -187,9 +206,10 @@ class PublicNames(SphinxDirective):
         if inspect.isclass(value) and issubclass(value, Exception):
             return [f".. autoexception:: {module}.{name}", ""]
         if inspect.isclass(value):
-            return [f".. autoclass:: {module}.{name}", "   :members:", ""]
+            fields = ", ".join(getattr(value, "__dataclass_fields__", ()))  # they stand among the parameters
+            return [f".. autoclass:: {module}.{name}", "   :members:", f"   :exclude-members: {fields}", ""]
         text = adjusted(says, module, self.config.reference_entries)
-        return [f".. py:data:: {module}.{name}", "", *(f"   {line}" for line in text), ""]
+        return [f".. py:data:: {name}", f"   :module: {module}", "", *(f"   {line}" for line in text), ""]
 
 
 def read_pages(app, config):
@@ -206,6 +226,7 @@ def setup(app):
     app.add_config_value("reference_entries", {}, "env")
     app.add_directive("public-names", PublicNames)
     app.connect("config-inited", read_pages)
+    app.connect("autodoc-process-signature", as_written)
     app.connect("doctree-read", free_lists)
     app.connect("autodoc-process-docstring", process, priority=400)  # before napoleon
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
