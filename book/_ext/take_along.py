@@ -1,6 +1,6 @@
 """Offer the one file of ``one_file.py`` on the website: every build writes it into ``_downloads``. The PDF has no link.
 
-The role {one-file}`words` links to it.
+The role {one-file}`words` links to it; LaTeX prints the words.
 """
 
 from pathlib import Path
@@ -18,8 +18,7 @@ class OneFile(SphinxRole):
 
 def link(app, doctree, docname):
     for words in [node for node in doctree.findall(nodes.inline) if "one-file" in node["classes"]]:
-        if app.builder.format == "html":
-            words.replace_self(addnodes.download_reference("", "", *words.children, filename=NAME))
+        words.replace_self(addnodes.download_reference("", "", *words.children, filename=NAME))
 
 
 def write(app, exception):
