@@ -10,7 +10,7 @@ import torch
 from implementations import EXPLICIT, assert_gradients, assert_losses, every_kind, random_scores
 
 from reference_impl import batched, log_softmax, sweeps
-from reference_impl.sweeps import exponents
+from reference_impl.sweeps import exponents, vocabulary
 from reference_impl.sweeps.vocabulary import exp_rows
 from reference_impl.torch_impl import numpy_ops, tensor_ops
 
@@ -438,3 +438,14 @@ class TestTorch:
         assert not numpy_ops.takes(torch.zeros(1, 2, 3, device="meta"))
         assert numpy_ops.takes(torch.zeros(1, 2, 3))
         assert numpy_ops.takes(torch.nn.Parameter(torch.zeros(1, 2, 3)))
+
+
+@pytest.mark.parametrize(("kind", "T", "U", "V"), [("ctc", 70, 3, 1000), ("rnnt", 20, 3, 1000)])
+def test_gradient_of_several_blocks(kind, T, U, V):
+    """More logits than are handled at a time: each block takes its own frames' posteriors."""
+    logits, targets = random_scores(np.random.default_rng(8), kind, T, U, V), [5, 5, 999]
+    assert logits.size > vocabulary._BLOCK
+    function = {"ctc": batched.ctc_loss, "rnnt": batched.rnnt_loss}[kind]
+    losses, gradient = function(logits[None], np.array([targets]), np.array([T]), np.array([U]))
+    assert_losses(losses[0], EXPLICIT[kind].loss(log_softmax(logits), targets))
+    assert_gradients(gradient[0], EXPLICIT[kind].grad_logits(logits, targets))

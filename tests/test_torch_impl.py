@@ -609,6 +609,20 @@ def test_bad_values_nobody_checked(kind, inputs, device):
 
 
 @every_device
+@every_input
+@every_torch_loss
+def test_a_bad_label_leaves_the_next_utterance_alone(kind, inputs, device):
+    """A label beyond the row, in an utterance with as many frames as the batch; what follows in memory is good."""
+    plain = ragged(kind)
+    batch = pad([plain.utterance(b) for b in (0, 0, 1)], fill=0.25, label_fill=0)
+    _, good_gradient = losses_and_gradient(kind, batch, device=device, inputs=inputs)
+    batch.targets[0, -1] = plain.scores.shape[-1]
+    losses, gradient = losses_and_gradient(kind, batch, device=device, inputs=inputs, validate=False)
+    assert np.isnan(losses).tolist() == [True, False, False]
+    np.testing.assert_array_equal(gradient[1:], good_gradient[1:])
+
+
+@every_device
 @every_torch_loss
 def test_bad_values_are_named(kind, device):
     """Checked, each of them is refused before anything is computed."""

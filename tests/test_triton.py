@@ -79,7 +79,13 @@ def test_vocabularies(kind, dtype, V):
     assert_same(both(kind, *ragged(kind, V, dtype, T, U)), tolerance)
 
 
-@pytest.mark.parametrize("U", [0, 1, 32, pytest.param(31, marks=pytest.mark.slow),
+@every_kind
+def test_vocabulary_of_several_tiles(kind):
+    """A program takes 2048 symbols of float64 at a time."""
+    assert_same(both(kind, *ragged(kind, 2051, torch.float64, 2, 1)), 1e-12)
+
+
+@pytest.mark.parametrize("U", [0, 1, 32, 65, pytest.param(31, marks=pytest.mark.slow),
                                pytest.param(100, marks=pytest.mark.slow)])
 @every_kind
 def test_targets(kind, U):
