@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 import json
 
-import jsonschema
-
 from ..encoding import decoded
 from .document import FOLDER, answered
 
@@ -23,6 +21,8 @@ class NotResults(ValueError):
 
 @functools.cache
 def _validator(name):
+    import jsonschema  # it takes seconds, and most who import the questions have no file of results
+
     schema = json.loads((FOLDER / f"{name}.schema.json").read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator.check_schema(schema)
     return jsonschema.Draft202012Validator(schema)
