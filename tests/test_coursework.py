@@ -7,7 +7,9 @@ import functools
 import json
 import os
 import re
+import signal
 import subprocess
+import threading
 import time
 import tomllib
 from pathlib import Path
@@ -87,6 +89,10 @@ def endless(x, blank):
         pass
 
 
+def asleep(x, blank):
+    threading.Event().wait()
+
+
 def changes(x, blank):
     x[0] = 7
     return x
@@ -97,8 +103,9 @@ def leaves(x, blank):
 
 
 @pytest.mark.parametrize("answer, error", [
-    (endless, "still running after 0.1 s"), (changes, "it changed its argument x"), (leaves, "SystemExit"),
-    (lambda x: x, "TypeError"), (lambda x, blank: 1 / blank, "ZeroDivisionError: division by zero"),
+    (endless, "still running after 0.1 s of processor time"), (changes, "it changed its argument x"),
+    (leaves, "SystemExit"), (lambda x: x, "TypeError"),
+    (lambda x, blank: 1 / blank, "ZeroDivisionError: division by zero"),
     (3.0, "float; expected a function of x, blank"), (lambda x, blank: None, "NoneType; expected a number"),
 ])
 def test_errors_are_answers(answer, error):
@@ -106,10 +113,44 @@ def test_errors_are_answers(answer, error):
     assert error in found["error"] and "value" not in found
 
 
-def test_what_is_stuck_is_asked_once():
-    begin = time.perf_counter()
-    assert all("still running" in found["error"] for found in ask(endless, 50 * [CASE], seconds=0.1))
-    assert time.perf_counter() - begin < 3  # not 5: one case, not fifty
+@pytest.mark.parametrize("answer, says, limits", [
+    (endless, "still running after 0.1 s", {"seconds": 0.1}), (asleep, "still waiting after 0.1 s", {"patience": 0.1}),
+])
+def test_what_is_stuck_is_asked_once(answer, says, limits):
+    calls = []
+
+    def counted(x, blank):
+        calls.append(1)
+        answer(x, blank)
+
+    found = ask(counted, 50 * [CASE], **limits)
+    assert len(found) == 50 and all(each["error"].startswith(says) for each in found)
+    assert len(calls) <= 1  # none, if the machine is so busy that even this call came too late
+
+
+def test_a_call_has_its_own_processor_time_only():
+    """Neither sleep nor the work of another thread counts, so that a busy machine ends nobody."""
+    def busy():
+        while time.thread_time() < 0.3:
+            pass
+
+    def waits(x, blank):
+        thread = threading.Thread(target=busy)
+        thread.start()
+        thread.join()
+        return blank
+
+    found, = ask(waits, [CASE], seconds=0.1)
+    assert found.get("value") == encoded(0), found
+
+
+def test_limits_are_gone_afterwards():
+    """No timer is left that would end what comes next, and no handler."""
+    before = [signal.getsignal(number) for number in (signal.SIGPROF, signal.SIGALRM)]
+    for answer in (endless, lambda x, blank: blank):
+        ask(answer, [CASE], seconds=0.1)
+        assert [signal.getsignal(number) for number in (signal.SIGPROF, signal.SIGALRM)] == before
+        assert signal.getitimer(signal.ITIMER_PROF) == signal.getitimer(signal.ITIMER_REAL) == (0, 0)
 
 
 def test_what_is_printed_is_kept_in_part():
@@ -254,13 +295,20 @@ def test_variants():
 # --- grading ---
 
 
+HANGS = 3600  # seconds on the clock: what takes so long has not been kept up by a busy machine
+
+
+def run_course(python, *command, **options):
+    """Run a module or a program in the environment that grades."""
+    return subprocess.run([python, *command], env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, capture_output=True,
+                          text=True, timeout=HANGS, **options)
+
+
 @pytest.fixture(scope="session")
 def grade(once, course_python):
     """A function from an assignment to what the grader makes of its corpus, by name; the folder is under ""."""
     def fill(assignment, folder):
-        command = [course_python, "-m", "coursework.corpus", assignment, "--out", folder, "--cell-seconds", "12"]
-        surroundings = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-        run = subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=900)
+        run = run_course(course_python, "-m", "coursework.corpus", assignment, "--out", folder, "--cell-seconds", "12")
         assert run.returncode == 0, run.stderr
 
     @functools.cache
@@ -348,7 +396,53 @@ def test_what_cannot_be_graded(course_python, tmp_path, files, arguments, messag
     for name in files:
         (tmp_path / "in" / name).parent.mkdir(exist_ok=True)
         (tmp_path / "in" / name).write_text("{}", encoding="utf-8")
-    command = [course_python, "-m", "coursework.grading", tmp_path / "in", "--out", tmp_path / "out", *arguments]
-    run = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, capture_output=True, text=True)
+    run = run_course(course_python, "-m", "coursework.grading", tmp_path / "in", "--out", tmp_path / "out", *arguments)
     assert run.returncode == 1 and run.stderr.startswith("make grade: ") and message in run.stderr
     assert "Traceback" not in run.stderr and not (tmp_path / "out" / "grades.csv").exists()
+
+
+# --- what does not end ---
+
+
+DOES_NOT_END = {  # in the place of log_alpha
+    "loops-in-a-cell": "while True:\n    pass\n",
+    "sleeps-in-a-cell": "import time\ntime.sleep(10**6)\n",
+    "sleeps-in-a-call": "import time\nlog_alpha = lambda *_: time.sleep(10**6)\n",
+}
+
+
+@pytest.fixture(scope="session")
+def ended(once, course_python):
+    """Reports on submissions of assignment 1 that do not end by themselves, by name.
+
+    What sleeps is given five seconds on the clock: it would sleep through any. On a busy machine that may end an
+    earlier cell as well; then log_alpha is not there either, and for the same reason.
+    """
+    program = """
+import sys
+from coursework.grading import Course
+for name, limits in {"loops": {"cell_seconds": 3}, "sleeps": {"cell_patience": 5}}.items():
+    Course(sys.argv[1], **limits).grade("1_ctc_alpha", f"{sys.argv[1]}/{name}")
+"""
+
+    def fill(folder):
+        for name, lines in DOES_NOT_END.items():
+            notebook = source("1_ctc_alpha")
+            next(cell for cell in notebook["cells"] if cell["id"] == "answer-alpha")["source"] = lines
+            path = folder / name.partition("-")[0] / name / "1_ctc_alpha.ipynb"
+            path.parent.mkdir(parents=True)
+            path.write_text(json.dumps(notebook), encoding="utf-8")
+        run = run_course(course_python, "-c", program, folder)
+        assert run.returncode == 0, run.stderr
+
+    reports = once("ended", fill) / "reports" / "1_ctc_alpha"
+    return {name: (reports / f"{name}.md").read_text(encoding="utf-8") for name in DOES_NOT_END}
+
+
+@pytest.mark.parametrize("name", DOES_NOT_END)
+def test_what_does_not_end_is_ended(ended, name):
+    report = ended[name]
+    assert "## log_alpha: 0 of 6\n\n- A cell ran for too long: look for a loop that does not end, or for" in report
+    if name.startswith("loops"):  # the cells around it were run
+        assert "## extended_target: 1 of 1" in report
+        assert "## loss: 0 of 2\n\n- NameError: name 'log_alpha' is not defined" in report

@@ -2,17 +2,19 @@
 
 import itertools
 import json
+import math
 import socket
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from coursework import oracle
+from coursework import calling, oracle
 from coursework.asking import ask
-from coursework.calling import Elsewhere
+from coursework.calling import PATIENCE, Elsewhere
 from coursework.encoding import decoded, encoded
 from coursework.oracle import Function, Oracle
 from coursework.questions import ASSIGNMENTS
@@ -342,13 +344,8 @@ class Raw:
 
     def send(self, data, *, keep=True):
         line = socket.socket(socket.AF_UNIX)
-        line.settimeout(5)
-        for _ in range(2000):
-            try:
-                line.connect(self.path)
-                break
-            except BlockingIOError:
-                time.sleep(0.001)
+        line.settimeout(PATIENCE)
+        calling._connect(line, self.path)
         try:
             line.sendall(data)
         except OSError:
@@ -402,19 +399,28 @@ def test_garbage(answering):
     assert json.loads(raw.answer(request_of(line)))["value"]["values"] == [2.0]
 
 
-def test_a_flood(answering):
-    """Hundreds who say nothing, or half of something, and never hang up: others are answered, and few are kept."""
+def test_a_flood(answering, monkeypatch):
+    """Hundreds who say nothing, or half of something, and never hang up: others are answered, and few are kept.
+
+    Nobody is hung up on for being slow here, so an answer that waited for those would not come.
+    """
+    monkeypatch.setattr(oracle, "_PATIENCE", math.inf)
     call, line, raw, answers = answering
     for n in range(300):
         raw.send([b"", b"half of", request_of(line), b"{}\n"][n % 4])
-    begin = time.perf_counter()
     np.testing.assert_array_equal(call([[1.0]], [1]), [[2.0]])
-    assert time.perf_counter() - begin < 2
     assert len(answers._open) <= 32
 
 
-def test_a_full_queue_is_waited_for(tmp_path):
-    """Whoever comes while nobody is let in asks again."""
+def test_a_full_queue_is_waited_for(tmp_path, monkeypatch):
+    """Whoever comes while nobody is let in asks again; people are let in when somebody has been turned away."""
+    turned_away = threading.Event()
+
+    def sleep(seconds):
+        turned_away.set()
+        time.sleep(seconds)
+
+    monkeypatch.setattr(calling, "time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "s"))
         listener.listen(0)
@@ -422,7 +428,7 @@ def test_a_full_queue_is_waited_for(tmp_path):
         raw.send(b"{}\n")
 
         def let_in():
-            time.sleep(0.2)
+            assert turned_away.wait(PATIENCE)
             for _ in range(2):
                 line, _ = listener.accept()
                 with line, line.makefile("rb") as file:
@@ -432,7 +438,8 @@ def test_a_full_queue_is_waited_for(tmp_path):
         thread = threading.Thread(target=let_in)
         thread.start()
         assert Elsewhere({"socket": str(tmp_path / "s"), "key": ""})() == 7
-        thread.join(5)
+        thread.join()
+        assert turned_away.is_set()
         raw.close()
 
 
@@ -440,7 +447,11 @@ def test_a_silent_one_is_hung_up_on(answering, monkeypatch):
     monkeypatch.setattr(oracle, "_PATIENCE", 0.2)
     _, _, raw, answers = answering
     line = raw.send(b"half of")
-    assert line.recv(10) == b"" and not answers._open
+    try:
+        assert line.recv(10) == b""
+    except ConnectionResetError:
+        pass  # before that half was read
+    assert not answers._open
 
 
 def test_threads(answering):
@@ -455,7 +466,7 @@ def test_threads(answering):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join()
     assert {n: value.item() for n, value in found.items()} == {n: 2.0 * n for n in range(20)}
 
 
@@ -468,15 +479,15 @@ def test_everything_comes_to_an_end(answering, monkeypatch, name, says):
         call([[1.0]], [1])
 
 
-def test_it_ends_though_somebody_waits(tmp_path):
-    """Open connections do not keep it, and whoever asks afterwards is told."""
+def test_it_ends_though_somebody_waits(tmp_path, monkeypatch):
+    """Open connections do not keep it, and nobody's patience; whoever asks afterwards is told."""
     answers = Oracle(tmp_path / "s")
+    monkeypatch.setattr(oracle, "_PATIENCE", math.inf)
     call, raw = Elsewhere(answers.hand_out(Function(gradient_like))), Raw(tmp_path / "s")
     with answers:
         for _ in range(10):
             raw.send(b"half of")
-        begin = time.perf_counter()
-    assert time.perf_counter() - begin < 2 and not answers._thread.is_alive()
+    assert not answers._thread.is_alive()
     with pytest.raises(ValueError, match="does not answer"):
         call([[1.0]], [1])
     raw.close()

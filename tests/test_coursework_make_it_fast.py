@@ -7,13 +7,13 @@ import inspect
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from coursework import check
+from coursework import effort as effort_module
 from coursework.asking import ask
 from coursework.effort import Meter, measured_here, said, slow_seconds, sufficient
 from coursework.encoding import decoded, encoded
@@ -149,19 +149,32 @@ def test_every_question_asks_for_an_effort():
 # --- measured at home ---
 
 
-def burn(seconds):
-    """Spend processor time of this thread."""
-    end = time.thread_time() + seconds
-    while time.thread_time() < end:
-        pass
+class Clocks:
+    """In the place of `time`: processor time, of this thread and of all, that passes when it is told to; no other."""
+
+    def __init__(self):
+        self.thread = self.process = 0.0
+
+    def thread_time(self):
+        return self.thread
+
+    def process_time(self):
+        return self.process
+
+    def burn(self, seconds, others=0.0):
+        self.thread += seconds
+        self.process += seconds + others
 
 
-def test_factor_at_home():
-    """The same work is about as fast; a twentieth of it is faster. The bounds are wide: these are times."""
-    effort = Faster(lambda x: burn(0.1), 5, "A loop.")
-    assert 0.1 <= slow_seconds(effort, CASES[:3]) < 0.15 and 0.2 <= slow_seconds(effort, CASES) < 0.3
-    assert 0.5 < measured_here(effort, CASES, lambda x: burn(0.1)) < 2
-    assert measured_here(effort, CASES, lambda x: burn(0.005)) > 5
+def test_factor_at_home(monkeypatch):
+    """By processor time: of one thread for the slow version, of all threads for the answer; both large cases count."""
+    clocks = Clocks()
+    monkeypatch.setattr(effort_module, "time", clocks)
+    effort = Faster(lambda x: clocks.burn(0.5, others=0.25), 5, "A loop.")
+    assert slow_seconds(effort, CASES[:3]) == 0.5 and slow_seconds(effort, CASES) == 1.0
+    assert measured_here(effort, CASES, lambda x: clocks.burn(0.5)) == 1
+    assert measured_here(effort, CASES, lambda x: clocks.burn(0.125)) == 4
+    assert measured_here(effort, CASES, lambda x: clocks.burn(0.125, others=0.375)) == 1
 
 
 def test_memory_at_home():
@@ -186,19 +199,19 @@ def burn():
     while time.process_time() < end: pass
 for line in sys.stdin:
     exec(line)
-    print(flush=True)
+    print(time.process_time(), flush=True)
 """
 
 
 @pytest.fixture
 def child():
-    """Another process that runs the lines it is told to."""
+    """Another process that runs the lines it is told to, and answers with its own processor time."""
     with subprocess.Popen([sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                           text=True) as process:
         def told(line):
             process.stdin.write(line + "\n")
             process.stdin.flush()
-            process.stdout.readline()
+            return float(process.stdout.readline())
 
         told("pass")
         yield process.pid, told
@@ -207,13 +220,17 @@ def child():
 
 @on_linux
 def test_the_meter_counts_threads_and_not_what_was_before(child):
+    """As the process itself counts it: more than between the two inner calls, less than between the outer ones."""
     pid, told = child
     meter = Meter(pid)
-    told("end = time.process_time() + 0.2; burn()")
+    outside = told("end = time.process_time() + 0.2; burn()")
     meter.start()
-    told("end = time.process_time() + 0.3; a = threading.Thread(target=burn); a.start(); a.join(); time.sleep(0.3)")
+    inside = told("pass")
+    work = "end = time.process_time() + 0.3; a = threading.Thread(target=burn); a.start(); a.join(); time.sleep(0.5)"
+    least = told(work) - inside
     seconds, _ = meter.stop()
-    assert 0.3 <= seconds < 0.45  # processor time: not what was before, not the sleep, and the thread has ended
+    most = told("pass") - outside
+    assert 0.3 <= least <= seconds <= most  # the thread has ended, and counts; what was before and the sleep do not
 
 
 @on_linux

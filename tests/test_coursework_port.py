@@ -4,10 +4,9 @@ import json
 import os
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
-from test_coursework import SOURCES, student_version
+from test_coursework import SOURCES, run_course, student_version
 from test_vectors import PORT, node
 
 from coursework import facts
@@ -17,7 +16,6 @@ from coursework.release import read, variant_of
 from coursework.vectors import right_results
 from coursework.verdicts import judge
 
-ROOT = Path(__file__).parents[1]
 NAME = "8_port_a_loss"
 FIELDS = ["results_file", "losses", "grad_log_probs", "grad_logits", "edges", "batch"]
 
@@ -102,9 +100,7 @@ def test_files_beside_the_notebook(course_python, tmp_path):
     beside["folder"].mkdir()
     for path in beside.values():
         (path.parent / f"{NAME}.ipynb").write_text(json.dumps(student_version(NAME)), encoding="utf-8")
-    command = [course_python, "-m", "coursework.grading", tmp_path / "submissions", "--out", tmp_path / "out"]
-    run = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, capture_output=True, text=True,
-                         timeout=600)
+    run = run_course(course_python, "-m", "coursework.grading", tmp_path / "submissions", "--out", tmp_path / "out")
     assert run.returncode == 0, run.stderr
     points = {line.split()[0]: float(line.split()[1]) for line in run.stdout.splitlines() if " of 10 " in line}
     said = {name: (tmp_path / "out" / "reports" / NAME / f"{name}.md").read_text(encoding="utf-8") for name in beside}

@@ -2,15 +2,14 @@
 
 import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
+from test_coursework import run_course
 
 from coursework import course_secret
 from coursework.course_secret import secret_of
 
-ROOT = Path(__file__).parents[1]
 GOOD = "0123456789abcdef" * 2
 
 
@@ -81,7 +80,6 @@ def test_commands_say_so(course_python, tmp_path, module, arguments):
     """`make grade` and `make assignments` end with the sentence, and nothing is graded or handed out."""
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "secret").touch()
-    command = [course_python, "-m", f"coursework.{module}", *arguments, "--out", tmp_path / "out"]
-    run = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, capture_output=True, text=True)
+    run = run_course(course_python, "-m", f"coursework.{module}", *arguments, "--out", tmp_path / "out")
     assert run.returncode == 1 and run.stderr.startswith("make ") and "secret has 0 characters" in run.stderr
     assert "Traceback" not in run.stderr and [path.name for path in (tmp_path / "out").iterdir()] == ["secret"]

@@ -2,13 +2,12 @@
 
 import html
 import json
-import os
-import subprocess
 import zipfile
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from test_coursework import run_course
 
 from coursework.questions import ASSIGNMENTS
 from coursework.release import BEGIN, variant_of
@@ -44,9 +43,8 @@ def linked_pages():
 def make(python, site, out, roster=None):
     out.mkdir(parents=True)
     (out / "roster").write_text(roster or "\n".join(STUDENTS), encoding="utf-8")
-    command = [python, "-m", "coursework.instructor_pack", "--site", site, "--out", out, "--students", out / "roster"]
-    surroundings = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    return subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=600)
+    options = "--site", site, "--out", out, "--students", out / "roster"
+    return run_course(python, "-m", "coursework.instructor_pack", *options)
 
 
 @pytest.fixture(scope="module")
@@ -166,8 +164,7 @@ def test_a_name_that_is_no_folder(course_python, site, tmp_path, roster):
 def test_examples_of_the_pages(course_python):
     for name in ("pages", "instructor_pack"):
         code = f"import doctest, sys; import coursework.{name} as m; sys.exit(doctest.testmod(m).failed)"
-        run = subprocess.run([course_python, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-                             capture_output=True, text=True)
+        run = run_course(course_python, "-c", code)
         assert run.returncode == 0, run.stdout
 
 

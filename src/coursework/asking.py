@@ -11,18 +11,22 @@ import contextlib
 import io
 import signal
 import threading
+from time import thread_time  # this function, whatever a submission puts into its place later
 
 import numpy as np
 
 from .calling import Elsewhere
 from .encoding import decoded, encoded
 
-__all__ = ["SECONDS", "ask"]
+__all__ = ["PATIENCE", "SECONDS", "ask"]
 
-#: What one call may take.
+#: Processor time that one call may take. A busy machine does not change what that is.
 SECONDS = 5.0
+#: Seconds on the clock that one call may take. Only what sleeps gets there, or waits for what never comes.
+PATIENCE = 120.0
 _PRINTED = 2_000  # characters of output that are kept
-_RUNNING = "still running after"
+_RUNNING, _WAITING = "still running after", "still waiting after"
+_TICK = 0.01  # seconds: timers of processor time need not be more exact
 
 
 class _TooLong(BaseException):
@@ -47,25 +51,43 @@ class _Printed(io.TextIOBase):
 
 
 @contextlib.contextmanager
-def _at_most(seconds):
-    """Interrupts what runs too long, where signals can (the main thread of a Unix process)."""
+def _at_most(seconds, patience):
+    """Ends what takes more processor time in its thread, or more time on the clock, than it may.
+
+    Where signals can: in the main thread of a Unix process.
+    """
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield
         return
+    end, over = thread_time() + seconds, False
 
-    def stop(*_):
-        raise _TooLong
+    def spent(*_):
+        """The timer has counted all threads of the process, of which this is one."""
+        if over:
+            return
+        if (left := end - thread_time()) > 0:
+            signal.setitimer(signal.ITIMER_PROF, max(left, _TICK))
+        else:
+            raise _TooLong(f"{_RUNNING} {seconds:g} s of processor time")
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    def slept(*_):
+        if not over:
+            raise _TooLong(f"{_WAITING} {patience:g} s")
+
+    before = signal.signal(signal.SIGPROF, spent), signal.signal(signal.SIGALRM, slept)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_REAL, patience)
     try:
         yield
     finally:
+        over = True  # a signal that comes now comes too late
+        signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGPROF, before[0])
+        signal.signal(signal.SIGALRM, before[1])
 
 
-def ask(answer, cases, *, seconds=SECONDS) -> list[dict]:
+def ask(answer, cases, *, seconds=SECONDS, patience=PATIENCE) -> list[dict]:
     """Call ``answer`` on each case, or take it as it is if it cannot be called.
 
     Parameters
@@ -76,7 +98,9 @@ def ask(answer, cases, *, seconds=SECONDS) -> list[dict]:
         place of an encoded value is a function that is called through this line. A case without arguments asks for a
         value. If some arguments are packed, so is the answer.
     seconds : float
-        What one call may take.
+        Processor time that one call may take.
+    patience : float
+        Seconds on the clock that one call may take, for those that sleep.
 
     Returns
     -------
@@ -93,14 +117,14 @@ def ask(answer, cases, *, seconds=SECONDS) -> list[dict]:
     """
     answers, stuck = [], None
     for case in cases:
-        found = {"error": stuck} if stuck else _asked(answer, case, seconds)
-        if found.get("error", "").startswith(_RUNNING):
+        found = {"error": stuck} if stuck else _asked(answer, case, seconds, patience)
+        if found.get("error", "").startswith((_RUNNING, _WAITING)):
             stuck = found["error"]  # the others are not waited for
         answers.append(found)
     return answers
 
 
-def _asked(answer, case, seconds):
+def _asked(answer, case, seconds, patience):
     arguments = {name: _argument(value) for name, value in case["arguments"].items()}
     if arguments and not callable(answer):
         return {"error": f"{type(answer).__name__}; expected a function of {', '.join(arguments)}"}
@@ -108,11 +132,11 @@ def _asked(answer, case, seconds):
     packed = any("packed" in value for value in case["arguments"].values())
     printed, result = _Printed(), {}
     try:
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed), _at_most(seconds):
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed), _at_most(seconds, patience):
             value = answer(*arguments.values()) if arguments else answer
             result["value"] = encoded(value, packed=packed)
-    except _TooLong:
-        result = {"error": f"{_RUNNING} {seconds:g} s"}
+    except _TooLong as error:
+        result = {"error": str(error)}
     except (Exception, SystemExit) as error:  # a submission may raise anything
         text = f"{type(error).__name__}: {error}"
         result = {"error": text[:500]}

@@ -13,8 +13,8 @@ from .encoding import decoded, encoded
 
 __all__ = ["Elsewhere"]
 
-#: What a call may wait for.
-SECONDS = 5.0
+#: Seconds that a call waits for its answer. On a busy machine it takes long to come; here it is given up.
+PATIENCE = 60.0
 
 
 class Elsewhere:
@@ -49,7 +49,7 @@ def _through(line, request):
     """One connection for each call: threads and interrupted calls do not mix their answers."""
     try:
         with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(SECONDS)
+            connection.settimeout(PATIENCE)
             _connect(connection, line["socket"])
             connection.sendall(json.dumps({"key": line["key"], **request}).encode() + b"\n")
             with connection.makefile("rb") as file:
@@ -60,7 +60,7 @@ def _through(line, request):
 
 def _connect(connection, path):
     """A socket of files that has a time limit does not wait in a queue that is full: it says so, and we ask again."""
-    end = time.monotonic() + SECONDS
+    end = time.monotonic() + PATIENCE
     while True:
         try:
             return connection.connect(path)

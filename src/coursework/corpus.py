@@ -73,7 +73,7 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("assignment")
     arguments.add_argument("--out", type=Path, required=True)
-    arguments.add_argument("--cell-seconds", type=int, default=40)
+    arguments.add_argument("--cell-seconds", type=float, default=40)
     given = arguments.parse_args()
     results = graded(given.assignment, given.out, cell_seconds=given.cell_seconds)
     expected = {entry["name"]: entry for entry in listed(given.assignment)}

@@ -11,6 +11,7 @@ import statistics
 import sys
 import time
 import tracemalloc
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ import numpy as np
 from .asking import ask
 from .questions.question import Faster
 
-__all__ = ["Meter", "measured_here", "said", "share", "slow_seconds", "sufficient"]
+__all__ = ["Meter", "clock_of", "measured_here", "said", "share", "slow_seconds", "sufficient"]
 
 _ROUNDS = 3  # of measuring at home
 _LIBRARIES = 40 * 2**20  # bytes that a kernel takes for NumPy, and for what asks
@@ -76,6 +77,22 @@ def _factor(effort, cases, answer, data):
     return slow / (time.process_time() - begin)
 
 
+def clock_of(pid):
+    """A function without arguments: seconds of processor time of all threads of a process, those that ended included.
+
+    Raises
+    ------
+    OSError
+        If they cannot be read here, which is outside Linux, or if there is no such process.
+    """
+    if not sys.platform.startswith("linux"):
+        raise OSError("time and memory of another process can be measured on Linux only")
+    clock = ctypes.c_int()
+    if ctypes.CDLL(None).clock_getcpuclockid(pid, ctypes.byref(clock)):
+        raise OSError(f"process {pid} has no clock")
+    return partial(time.clock_gettime, clock.value)
+
+
 class Meter:
     """Processor time and memory of another process, on Linux.
 
@@ -91,23 +108,18 @@ class Meter:
     """
 
     def __init__(self, pid):
-        if not sys.platform.startswith("linux"):
-            raise OSError("time and memory of a submission can be measured on Linux only")
-        self._folder, clock = Path("/proc", str(pid)), ctypes.c_int()
-        if ctypes.CDLL(None).clock_getcpuclockid(pid, ctypes.byref(clock)):
-            raise OSError(f"process {pid} has no clock")
-        self._clock = clock.value
+        self._clock, self._folder = clock_of(pid), Path("/proc", str(pid))
         self._fresh = self._held("VmRSS")
 
     def start(self):
         (self._folder / "clear_refs").write_text("5")  # the peak is now what it holds
         # what a submission has stored up beforehand it could use again; so not all of that is left out
         self._before = min(self._held("VmRSS"), self._fresh + _LIBRARIES)
-        self._begin = time.clock_gettime(self._clock)
+        self._begin = self._clock()
 
     def stop(self):
         """Seconds of all threads since the start, those that have ended included; bytes at the peak since then."""
-        return time.clock_gettime(self._clock) - self._begin, self._held("VmHWM") - self._before
+        return self._clock() - self._begin, self._held("VmHWM") - self._before
 
     def _held(self, what):
         for line in (self._folder / "status").read_text().splitlines():

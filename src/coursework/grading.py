@@ -63,15 +63,16 @@ class Result:
 class Course:
     """A folder with nbgrader's gradebook, released assignments, submissions, feedback and our reports.
 
-    ``cell_seconds`` is what a cell of a submission may take before it is interrupted.
+    ``limits`` are what a cell of a submission may take before it is interrupted: ``cell_seconds`` of processor time, or
+    ``cell_patience`` seconds on the clock if it sleeps.
     """
 
-    def __init__(self, folder, *, sources=SOURCES, cell_seconds=40):
+    def __init__(self, folder, *, sources=SOURCES, **limits):
         os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"  # for nbgrader
         from nbgrader.apps import NbGraderAPI
 
         warnings.filterwarnings("ignore", module="nbgrader")  # its database layer, about its own sessions
-        self.folder, self.sources, self.cell_seconds = Path(folder).resolve(), Path(sources), cell_seconds
+        self.folder, self.sources, self.limits = Path(folder).resolve(), Path(sources), limits
         self.folder.mkdir(parents=True, exist_ok=True)
         self.api = NbGraderAPI(config=self._config())
 
@@ -90,7 +91,13 @@ class Course:
         config.OverwriteCells.add_missing_cells = True
         config.SandboxedExecute.secret = secret_of(self.folder)
         config.SandboxedExecute.submitted = str(self.folder / "submitted")
-        config.SandboxedExecute.timeout = self.cell_seconds
+        config.SandboxedExecute.update(self.limits)
+        # nbclient's own limits are of the clock on the wall: none for a cell, which the referee watches; for the start
+        # of a kernel, and for messages that are under way, more than any machine takes, however busy
+        config.SandboxedExecute.timeout = None
+        config.SandboxedExecute.startup_timeout = 600
+        config.SandboxedExecute.iopub_timeout = 60
+        config.SandboxedExecute.shutdown_kernel = "immediate"  # nothing in it is waited for
         config.HTMLExporter.filters = {"markdown2html": harmless}  # feedback shows what a student wrote and displayed
         config.NbConvertBase.display_data_priority = ["text/plain"]
         config.NbGrader.log_level = "CRITICAL"

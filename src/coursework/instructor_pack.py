@@ -99,7 +99,8 @@ def solved(assignment):
     """The source of an assignment with its outputs, run as a student runs it; an error in it is raised."""
     notebook = nbformat.read(SOURCES / assignment / f"{assignment}.ipynb", as_version=4)
     with tempfile.TemporaryDirectory() as folder:
-        client = NotebookClient(notebook, timeout=300, resources={"metadata": {"path": folder}},
+        client = NotebookClient(notebook, timeout=None, startup_timeout=600, iopub_timeout=60,  # on a busy machine, too
+                                resources={"metadata": {"path": folder}},
                                 extra_arguments=["--IPKernelApp.log_level=ERROR"])
         client.execute(env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])})
     return notebook

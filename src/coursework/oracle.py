@@ -26,8 +26,9 @@ CALLS = 100
 ENTRIES = 500
 _BYTES = 2**16  # of a request
 _REQUESTS = 50_000  # of a submission, sense or not
-_COMPUTING = 30.0  # seconds of a submission
-_PATIENCE = 3.0  # seconds for a connection to say what it wants, and to read the answer
+_COMPUTING = 30.0  # seconds of processor time for a submission
+_PATIENCE = 60.0  # seconds on the clock for a connection to say what it wants, and to read the answer
+_END = 60.0  # seconds on the clock to come to an end
 _CONNECTIONS = 32  # at a time
 
 
@@ -123,7 +124,7 @@ class Oracle:
     def __exit__(self, *_):
         self._end.set()
         if self._thread:
-            self._thread.join(5)
+            self._thread.join(_END)
 
     def _serve(self):
         with self._listener, selectors.DefaultSelector() as ready:

@@ -20,7 +20,7 @@ from nbclient.exceptions import DeadKernelError
 from nbformat.v4 import new_output
 from nbgrader.preprocessors import Execute, NbGraderPreprocessor
 from nbgrader.utils import is_grade
-from traitlets import Int, Unicode
+from traitlets import Float, Int, Unicode
 from traitlets.config import Config
 
 from .checking import ANSWERS, INPUTS
@@ -30,12 +30,17 @@ from .questions import ASSIGNMENTS, FILES
 from .questions.question import Faster
 from .release import number_of, variant_of
 from .verdicts import Verdict, judge
+from .watching import Watch
 
 __all__ = ["Referee", "SandboxedExecute"]
 
 _PACKAGE = Path(__file__).parent
 _ENDED = "The process ended: it was told to (os._exit), or took more memory or processor time than it is given."
 _STUCK = "It ran for too long and could not be stopped: look for a loop that does not end and catches every error."
+#: The name of the error of a cell that was interrupted, and what it means.
+_INTERRUPTED = "CellTimeoutError"
+_TOO_LONG = ("A cell ran for too long: look for a loop that does not end, or for something that it waits for and that "
+             "never comes.")
 #: What the submission's process may import of this package.
 _SHIPPED = ("__init__.py", "asking.py", "calling.py", "checking.py", "encoding.py")
 
@@ -47,6 +52,8 @@ class SandboxedExecute(Execute):
     submitted = Unicode("", help="Folder of the students' folders.").tag(config=True)
     address_space = Int(4 * 2**30, help="Bytes of address space.").tag(config=True)
     processor_seconds = Int(120, help="Processor time of the whole notebook.").tag(config=True)
+    cell_seconds = Float(40, help="Processor time of a cell.").tag(config=True)
+    cell_patience = Float(600, help="Seconds on the clock for a cell that sleeps.").tag(config=True)
 
     def preprocess(self, nb, resources, km=None):
         given = resources["nbgrader"]
@@ -54,6 +61,7 @@ class SandboxedExecute(Execute):
         seeds = variant_of(given["student"]), number_of(f"{self.secret}/{given['student']}")
         drawn = {name: question.drawn(*seeds) for name, question in questions.items()}
         self._questions, self._drawn, self._meter, self._answered = questions, drawn, None, {}
+        self._watch = None
         with tempfile.TemporaryDirectory(prefix="coursework-") as scratch:
             folder = Path(scratch, "submission")
             oracle = Oracle(folder / ".runtime" / "oracle")
@@ -67,9 +75,12 @@ class SandboxedExecute(Execute):
                 with oracle:
                     super().preprocess(nb, resources)
             except DeadKernelError:
-                resources["coursework_end"] = _ENDED
+                resources["coursework_end"] = _STUCK if self._watch and self._watch.killed else _ENDED
             except Exception as error:  # nbclient's of a kernel that does not answer, whatever their class
-                resources["coursework_end"] = _STUCK if isinstance(error, TimeoutError) else f"{error}"[:500]
+                resources["coursework_end"] = f"{error}"[:500]
+            finally:
+                if self._watch:
+                    self._watch.end()
             report = Path(scratch, "fences")
             resources["coursework_fences"] = report.read_text().split("\n")[:-1] if report.exists() else []
         resources["coursework_cases"], resources["coursework_answers"] = drawn, self._answered
@@ -82,10 +93,14 @@ class SandboxedExecute(Execute):
         if is_grade(cell) and self._questions[name := cell.metadata.nbgrader.grade_id].effort:
             self._meter.start()
             self._tell(name)
+        self._watch = Watch(self.km.provisioner.process, seconds=self.cell_seconds, patience=self.cell_patience)
 
     def on_cell_executed(self, **said):
         """After it. What a later message adds to its output comes too late."""
         cell = said["cell"]
+        self._watch.end()
+        if self._watch.interrupted:  # whatever the submission has made of that
+            cell.outputs.insert(0, new_output("error", ename=_INTERRUPTED, evalue="", traceback=[_TOO_LONG]))
         if is_grade(cell):
             name = cell.metadata.nbgrader.grade_id
             spent = self._meter.stop() if self._questions[name].effort else None
@@ -188,6 +203,6 @@ def _why(error, first_error, end):
     if error is None:
         return end or "There is no answer."
     cause = first_error if first_error is not None and error.ename == "NameError" else error
-    if cause.ename == "CellTimeoutError":
-        return "A cell ran for too long: look for a loop that does not end."
+    if cause.ename == _INTERRUPTED:
+        return _TOO_LONG
     return f"{cause.ename}: {cause.evalue}"[:500]

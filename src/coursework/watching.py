@@ -1,0 +1,74 @@
+"""Ends a cell of a submission that takes too much processor time, or sleeps for too long; seen from another process.
+
+How busy the machine is does not change what a cell may take: that is counted in the submission's own processor time.
+The clock on the wall ends only what does not use any, and waits for what never comes.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+
+from .effort import clock_of
+
+__all__ = ["Watch"]
+
+_GLANCE = 0.1  # seconds from one look to the next
+#: Processor time that a cell has to come to its end once it was interrupted: to leave a long call, to show its error.
+_LAST_WORDS = 5.0
+
+
+class Watch:
+    """Looks after one cell from its making until :meth:`end`; interrupts the process, and kills it if that is no use.
+
+    Outside Linux the processor time of another process cannot be read. There the clock on the wall alone counts here,
+    and the process has a limit of its own.
+
+    Parameters
+    ----------
+    process : subprocess.Popen
+    seconds : float
+        Processor time that the cell may take.
+    patience : float
+        Seconds on the clock that it may take; only what sleeps gets there.
+
+    Attributes
+    ----------
+    interrupted, killed : bool
+    """
+
+    def __init__(self, process, *, seconds, patience):
+        self.interrupted = self.killed = False
+        self._process, self._over = process, threading.Event()
+        self._seconds, self._patience = seconds, patience
+        try:
+            self._clock = clock_of(process.pid)
+        except OSError:
+            self._clock = float  # always 0
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+
+    def end(self):
+        """The cell has come to its end; whether it was interrupted does not change any more."""
+        self._over.set()
+        self._thread.join()
+
+    def _look(self):
+        if self._takes_all_of(self._seconds):
+            self.interrupted = True
+            self._process.send_signal(signal.SIGINT)
+            if self._takes_all_of(_LAST_WORDS):
+                self.killed = True
+                self._process.kill()
+
+    def _takes_all_of(self, seconds):
+        """Wait until the cell has taken this, or all our patience; False if it ends before."""
+        try:
+            spent, end = self._clock() + seconds, time.monotonic() + self._patience
+            while not self._over.wait(_GLANCE):
+                if self._clock() >= spent or time.monotonic() >= end:
+                    return True
+        except OSError:  # the process has ended
+            pass
+        return False
