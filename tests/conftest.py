@@ -66,14 +66,13 @@ def _one_skip_a_file(config, items):
 def _the_interpreter_is_slow(items):
     """Triton's interpreter takes a quarter of a second for a loss.
 
-    So of each test with kernels the first case of either loss, with logits and with log-probs, belongs to the fast
-    tier, and the others are slow.
+    So of each test with kernels the first case of either loss belongs to the fast tier, and the others are slow.
     """
     seen = set()
     for item in items:
         parameters = parameters_of(item)
         if "triton" in [value for value in parameters.values() if isinstance(value, str)]:
-            key = item.nodeid.partition("[")[0], *map(parameters.get, ("kind", "inputs", "variable"))
+            key = item.nodeid.partition("[")[0], parameters.get("kind")
             if key in seen:
                 item.add_marker("slow")
             seen.add(key)

@@ -85,8 +85,7 @@ def test_vocabulary_of_several_tiles(kind):
     assert_same(both(kind, *ragged(kind, 2051, torch.float64, 2, 1)), 1e-12)
 
 
-@pytest.mark.parametrize("U", [0, 1, 32, 65, pytest.param(31, marks=pytest.mark.slow),
-                               pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("U", [0, 1, 32, *(pytest.param(U, marks=pytest.mark.slow) for U in (31, 65, 100))])
 @every_kind
 def test_targets(kind, U):
     """One lane, a full block of lanes and one more, several warps; repeats, since there are two labels only."""

@@ -1,6 +1,7 @@
 """Checks of the equations of the chapter on RNN-T kernels. Kernels work with logarithms; here a logarithm is an exact
 object, so that a line of a kernel can be run as it stands and compared with ``==``."""
 
+import functools
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -116,7 +117,9 @@ class Kernel:
         return [index for index in np.ndindex(self.x.shape) if wanted(self, *index)]
 
 
-KERNELS = [Kernel(seed, T, labels) for seed, (T, labels) in enumerate(RNNT_SHAPES)]
+@functools.cache  # seconds, and only for who runs these tests
+def kernels():
+    return [Kernel(seed, T, labels) for seed, (T, labels) in enumerate(RNNT_SHAPES)]
 
 
 def is_last(kernel, t, u, k):
@@ -150,12 +153,12 @@ def test_exp_g():
 
     check_equation("eq-kernels-exp-g", lhs, rhs, [
         (logs(c.x), logs(c.alpha), Log(c.z), logs(c.x.sum(axis=-1)), zero_outside(c.y), zero_outside(c.alpha), c.z,
-         *index) for c in KERNELS for index in np.ndindex(c.x.shape)])
+         *index) for c in kernels() for index in np.ndindex(c.x.shape)])
 
 
 def cpu_cases(wanted):
     return [(c.by_log_prob[index], logs(c.y), logs(c.alpha), logs(c.beta), Log(c.z), c.T, c.U, *index)
-            for c in KERNELS for index in c.entries(wanted)]
+            for c in kernels() for index in c.entries(wanted)]
 
 
 @pytest.mark.equation("eq-kernels-cpu-blank")
@@ -175,7 +178,7 @@ def test_cpu_label():
 
     check_equation("eq-kernels-cpu-label", first, rhs, [
         (c.by_log_prob[t, u, k], logs(c.y), logs(c.alpha), logs(c.beta), Log(c.z), zero_outside(c.labels, zero=3), t, u)
-        for c in KERNELS for t, u, k in c.entries(is_label)])
+        for c in kernels() for t, u, k in c.entries(is_label)])
 
 
 @pytest.mark.equation("eq-kernels-cpu-last")
@@ -189,7 +192,7 @@ def test_cpu_last():
 
 def fused_cases(wanted):
     return [(c.slope[index], logs(c.g), logs(c.beta), c.T, c.U, *index)
-            for c in KERNELS for index in c.entries(wanted)]
+            for c in kernels() for index in c.entries(wanted)]
 
 
 @pytest.mark.equation("eq-kernels-case-last")
@@ -220,7 +223,7 @@ def test_case_label():
 
     check_equation("eq-kernels-case-label", first, rhs, [
         (c.slope[t, u, k], logs(c.g), logs(c.beta), zero_outside(c.labels, zero=3), t, u)
-        for c in KERNELS for t, u, k in c.entries(is_label)])
+        for c in kernels() for t, u, k in c.entries(is_label)])
 
 
 @pytest.mark.equation("eq-kernels-case-other")
@@ -241,7 +244,7 @@ def test_last_node():
         return y[T - 1, U, BLANK] - 1
 
     check_equation("eq-kernels-last-node", first, rhs, [
-        (c.slope[c.T - 1, c.U, BLANK], zero_outside(c.y), c.T, c.U) for c in KERNELS])
+        (c.slope[c.T - 1, c.U, BLANK], zero_outside(c.y), c.T, c.U) for c in kernels()])
 
 
 @pytest.mark.equation("eq-kernels-split-blank")
@@ -252,7 +255,7 @@ def test_split_blank():
 
     check_equation("eq-kernels-split-blank", first, rhs, [
         (c.slope[t, u, BLANK], zero_outside(c.y), zero_outside(c.e_blank), zero_outside(c.e_label), t, u)
-        for c in KERNELS for t, u in np.ndindex(c.gamma.shape)])
+        for c in kernels() for t, u in np.ndindex(c.gamma.shape)])
 
 
 @pytest.mark.equation("eq-kernels-split-label")
@@ -263,7 +266,7 @@ def test_split_label():
 
     check_equation("eq-kernels-split-label", first, rhs, [
         (c.slope[t, u, k], zero_outside(c.y), zero_outside(c.e_blank), zero_outside(c.e_label),
-         zero_outside(c.labels, zero=3), t, u) for c in KERNELS for t, u, k in c.entries(is_label)])
+         zero_outside(c.labels, zero=3), t, u) for c in kernels() for t, u, k in c.entries(is_label)])
 
 
 @pytest.mark.equation("eq-kernels-recover")
@@ -274,7 +277,7 @@ def test_recover():
 
     check_equation("eq-kernels-recover", first, rhs, [
         (c.e[t, u, k], zero_outside(c.y, zero=Fraction(5)), zero_outside(c.slope, zero=Fraction(5)), t, u, k, j)
-        for c in KERNELS for t, u, k in np.ndindex(c.x.shape) for j in range(1, V) if j != next_label(c.labels, u)])
+        for c in kernels() for t, u, k in np.ndindex(c.x.shape) for j in range(1, V) if j != next_label(c.labels, u)])
 
 
 # k2: one more column, which holds the end.
@@ -483,7 +486,7 @@ def test_clamp_scale():
     def rhs(g, G, c):
         return G * clip(g, c / G)
 
-    cases = [(g, G, c) for kernel in KERNELS[:2] for g in kernel.slope.flat
+    cases = [(g, G, c) for kernel in kernels()[:2] for g in kernel.slope.flat
              for G in (Fraction(1, 8), Fraction(3)) for c in (Fraction(1, 5), Fraction(1, 50))]
     check_equation("eq-kernels-clamp-scale", lhs, rhs, cases)
 
@@ -510,7 +513,7 @@ def test_magnitudes():
         return -sum(g * math.log(g) for g in gamma.flat if g > 0)
 
     check_equation("eq-kernels-magnitudes", lhs, rhs, [
-        (c.alpha, c.beta, c.gamma, math.log(c.z), c.T, c.U, uncertainty(c.gamma)) for c in KERNELS], tolerance=1e-12)
+        (c.alpha, c.beta, c.gamma, math.log(c.z), c.T, c.U, uncertainty(c.gamma)) for c in kernels()], tolerance=1e-12)
 
 
 def mismatch_and_bound(margin, semiring, seed):
