@@ -20,12 +20,13 @@ export IPYTHONDIR := $(CURDIR)/.venv/ipython
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book slides pdf pdf-packages offline onefile test test-slow test-course test-all site-test serve assignments grade instructor lab bench accuracy variants vectors gpu screenshots drift repository lint clean FORCE
+.PHONY: help book slides pdf pdf-packages offline onefile test test-slow test-course test-all test-exhaustive site-test serve assignments grade instructor lab bench accuracy variants vectors gpu screenshots drift repository lint clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
 book: .venv/reader _build/inputs  ## run every notebook and build the site into _build/html; any warning fails
+	@$(PY) tools/run_notebooks.py
 	@# a failed build leaves no site behind, and the next one reports every warning again
 	@$(PY) -c 'from jupyter_book.cli.main import main; main()' build . -q -W -n --keep-going \
 		|| { rm -rf $(SITE) _build/.doctrees; echo "make book: the build failed; the cause is above." >&2; exit 1; }
@@ -37,6 +38,7 @@ pdf: .venv/reader _build/inputs  ## make a PDF of the whole book in _build/pdf; 
 	@for tool in latexmk xelatex rsvg-convert; do command -v $$tool > /dev/null || { \
 		echo "make pdf needs $$tool. On Debian and Ubuntu: apt-get install $(PDF_PACKAGES)" >&2; exit 1; }; done
 	@rm -rf _build/pdf
+	@$(PY) tools/run_notebooks.py
 	@# the site stays; a failed build reports every warning again next time
 	@$(PY) -c 'from jupyter_book.cli.main import main; main()' build . -q -W -n --keep-going --builder latex \
 		|| { rm -rf _build/latex _build/.doctrees; echo "make pdf: Sphinx failed; the cause is above." >&2; exit 1; }
@@ -54,18 +56,21 @@ test: .venv/dev  ## run the fast tests, some minutes on two cores
 	$(PY) -m pytest -n $(WORKERS) $(PYTEST_ARGS)
 
 test-slow: .venv/dev  ## run the slow tests
-	$(PY) -m pytest -n $(WORKERS) -m "slow and not course" $(PYTEST_ARGS)
+	$(PY) -m pytest -n $(WORKERS) -m "slow and not course and not exhaustive" $(PYTEST_ARGS)
 
 test-course: .venv/dev .venv-course/ready  ## run the tests of the course, which grade wrong submissions of every assignment
 	REQUIRE_COURSE=1 $(PY) -m pytest -n $(WORKERS) -m course $(PYTEST_ARGS)
 
-test-all: .venv/dev .venv-course/ready  ## run every test: fast, slow, the course's, and those of the site, which is built first
-	REQUIRE_COURSE=1 $(PY) -m pytest -n $(WORKERS) -m "slow or not slow" $(PYTEST_ARGS)
+test-all: .venv/dev .venv-course/ready  ## run the fast tests, the slow ones, the course's, and those of the site, which is built first
+	REQUIRE_COURSE=1 $(PY) -m pytest -n $(WORKERS) -m "not exhaustive" $(PYTEST_ARGS)
 	@$(MAKE) book
 	@$(MAKE) site-test
 
+test-exhaustive: .venv/dev  ## run what no other target does: hundreds of drawn batches through the kernels, interpreted
+	$(PY) -m pytest -n $(WORKERS) -m exhaustive $(PYTEST_ARGS)
+
 site-test: .venv/dev  ## check the built site: links, alt text, marks, no outside request, the laboratory
-	REQUIRE_SITE=1 $(PY) -m pytest $(PYTEST_ARGS) tests/website
+	REQUIRE_SITE=1 $(PY) -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS) tests/website
 
 offline: book  ## pack the site and the sources into one zip, to be opened from any folder
 	@$(PY) tools/offline.py

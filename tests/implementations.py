@@ -29,9 +29,10 @@ needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, re
 TRITON_DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 BY_TENSOR_OPS = ["torch", pytest.param("torch on cuda", marks=needs_cuda)]
 BY_TRITON = pytest.param("triton", marks=needs_triton)
-# for tests of many batches: the interpreter takes a quarter of a second for each
-SLOWLY_BY_TRITON = BY_TRITON if TRITON_DEVICE == "cuda" else pytest.param("triton", marks=[needs_triton,
-                                                                                          pytest.mark.slow])
+# for tests of many batches, and of hundreds: the interpreter takes a quarter of a second for each
+SLOWLY_BY_TRITON, EXHAUSTIVELY_BY_TRITON = (
+    BY_TRITON if TRITON_DEVICE == "cuda" else pytest.param("triton", marks=[needs_triton, tier])
+    for tier in (pytest.mark.slow, pytest.mark.exhaustive))
 IMPLEMENTATIONS = ["explicit", "lattice", "batched", *BY_TENSOR_OPS, BY_TRITON]
 # batched takes logits only
 _WITHOUT_KERNELS = [

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from implementations import (
     BY_TENSOR_OPS,
-    SLOWLY_BY_TRITON,
+    EXHAUSTIVELY_BY_TRITON,
     assert_gradients,
     assert_losses,
     evaluate,
@@ -24,7 +24,7 @@ from implementations import (
 from reference_impl import log_softmax
 
 pytestmark = [pytest.mark.parametrize(
-    "implementation", ["explicit", "lattice", "batched", *BY_TENSOR_OPS, SLOWLY_BY_TRITON])]
+    "implementation", ["explicit", "lattice", "batched", *BY_TENSOR_OPS, EXHAUSTIVELY_BY_TRITON])]
 
 
 @st.composite

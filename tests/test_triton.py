@@ -85,7 +85,8 @@ def test_vocabulary_of_several_tiles(kind):
     assert_same(both(kind, *ragged(kind, 2051, torch.float64, 2, 1)), 1e-12)
 
 
-@pytest.mark.parametrize("U", [0, 1, 32, *(pytest.param(U, marks=pytest.mark.slow) for U in (31, 65, 100))])
+@pytest.mark.parametrize("U", [0, 1, 32, *(pytest.param(U, marks=pytest.mark.slow) for U in (31, 65)),
+                               pytest.param(100, marks=pytest.mark.exhaustive)])
 @every_kind
 def test_targets(kind, U):
     """One lane, a full block of lanes and one more, several warps; repeats, since there are two labels only."""
