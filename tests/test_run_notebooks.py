@@ -26,9 +26,10 @@ def root(tmp_path):
     return tmp_path
 
 
-def write(root, name, source):
+def write(root, name, source, *tags):
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)], metadata=kernel)
+    cell = nbformat.v4.new_code_cell(source, metadata={"tags": list(tags)})
+    notebook = nbformat.v4.new_notebook(cells=[cell], metadata=kernel)
     nbformat.write(notebook, root / "notebooks" / name)
     return notebook
 
@@ -43,12 +44,13 @@ def outputs(root, notebook):
 
 
 def test_outputs_are_kept_and_failures_left_to_the_build(run, root, capfd, monkeypatch):
-    """Each runs in the folder of the notebooks; what has been run, and what is gone, is not run again."""
+    """Each runs in the folder of the notebooks; not what has been run, nor what is gone, nor what wants to be alone."""
     here = write(root, "10_here.ipynb", "import os; print(os.path.basename(os.getcwd()))")
     fails = write(root, "20_fails.ipynb", "1 / 0")
+    timed = write(root, "30_timed.ipynb", "print(1)", "measured", "alone")
     monkeypatch.setattr("os.cpu_count", lambda: 16)
     assert run(root) == 2
-    assert outputs(root, here) == ["notebooks\n"] and outputs(root, fails) is None
+    assert outputs(root, here) == ["notebooks\n"] and outputs(root, fails) is outputs(root, timed) is None
     printed = capfd.readouterr()
     assert printed.out == "Running 2 notebooks, 2 at a time\n"
     assert "Traceback" not in printed.err

@@ -3,9 +3,11 @@
 Usage: python tools/run_notebooks.py
 
 The build by itself runs one notebook after the other. What the cache holds already is not run again. A notebook that
-fails is left to the build, which runs it once more and says why.
+fails is left to the build, which runs it once more and says why, and so is one with a cell tagged ``alone``, whose
+times another would disturb.
 """
 
+import json
 import logging
 import multiprocessing
 import os
@@ -23,7 +25,8 @@ def run(root):
     """Run what waits below ``root / "notebooks"``; return how many there were."""
     settings = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))["execute"]
     cache = get_cache(str(root / "_build" / ".jupyter_cache"))
-    paths = [cache.add_nb_to_project(str(path)).uri for path in sorted((root / "notebooks").glob("*.ipynb"))]
+    paths = [cache.add_nb_to_project(str(path)).uri for path in sorted((root / "notebooks").glob("*.ipynb"))
+             if not is_alone(path)]
     waiting = [ProcessData(record.pk, record.uri, cache, settings["timeout"], settings["allow_errors"])
                for record in cache.list_unexecuted(filter_uris=paths)]
     workers = min(MOST, os.cpu_count(), len(waiting))
@@ -32,6 +35,11 @@ def run(root):
         with multiprocessing.get_context("spawn").Pool(workers, silence) as pool:
             pool.map(ExecutionWorkerLocalMProc(), waiting, chunksize=1)
     return len(waiting)
+
+
+def is_alone(path):
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return any("alone" in cell["metadata"].get("tags", []) for cell in cells)
 
 
 def silence():
