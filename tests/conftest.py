@@ -40,6 +40,7 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker("course")
     if not torch.cuda.is_available():
         _one_skip_a_file(config, items)
+        items[:] = [item for item in items if not _differentiates_every_entry_by_kernels(item)]
         _the_interpreter_is_slow(items)
 
 
@@ -50,6 +51,15 @@ def parameters_of(item):
 def _without_kernels(parameters):
     """There are kernels for CTC and RNN-T only."""
     return parameters.get("kind") in TORCH_VARIANTS and parameters.get("device") == "triton"
+
+
+def _has_kernels(item):
+    return "triton" in [value for value in parameters_of(item).values() if isinstance(value, str)]
+
+
+def _differentiates_every_entry_by_kernels(item):
+    """Too much for Triton's interpreter: derivatives through it are taken along random directions only."""
+    return _has_kernels(item) and parameters_of(item).get("along") == "entries"
 
 
 def _one_skip_a_file(config, items):
@@ -66,15 +76,17 @@ def _one_skip_a_file(config, items):
 def _the_interpreter_is_slow(items):
     """Triton's interpreter takes a quarter of a second for a loss.
 
-    So of each test with kernels the first case of either loss belongs to the fast tier, and the others are slow.
+    So of each test with kernels the first case of either loss belongs to the fast tier, and the others are slow. Where
+    the first is slow by itself, the others are exhaustive.
     """
     seen = set()
     for item in items:
-        parameters = parameters_of(item)
-        if "triton" in [value for value in parameters.values() if isinstance(value, str)]:
-            key = item.nodeid.partition("[")[0], parameters.get("kind")
+        if _has_kernels(item):
+            parameters = parameters_of(item)
+            slow = item.get_closest_marker("slow") is not None
+            key = item.nodeid.partition("[")[0], parameters.get("kind"), slow and parameters.get("variable")
             if key in seen:
-                item.add_marker("slow")
+                item.add_marker("exhaustive" if slow else "slow")
             seen.add(key)
 
 

@@ -26,7 +26,6 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from reference_impl import log_softmax
 from reference_impl.torch_impl import CTCLoss, RNNTLoss, ctc_loss, naive
-from reference_impl.torch_impl import losses as losses_module
 
 INF, NAN = float("inf"), float("nan")
 
@@ -61,17 +60,13 @@ def losses_and_gradient(kind, batch, upstream=None, device="cpu", **options):
     return losses.detach().cpu().numpy(), arguments[0].grad.cpu().numpy()
 
 
-def interpreted(scores):
-    """Whether Triton's interpreter runs, which takes half a second for a loss."""
-    return losses_module._interprets_triton() and losses_module._auto(scores.device.type) == "triton"
-
-
-#: Derivatives along random directions; every entry by itself takes longer, and much longer in Triton's interpreter.
+#: Derivatives along random directions; every entry by itself takes longer, and too long in Triton's interpreter, which
+#: gets directions only (conftest.py).
 along = pytest.mark.parametrize("along", ["directions", pytest.param("entries", marks=pytest.mark.slow)])
 
 
 def check_derivatives(check, function, scores, along, **tolerances):
-    return check(function, scores, fast_mode=along == "directions" or interpreted(scores), **tolerances)
+    return check(function, scores, fast_mode=along == "directions", **tolerances)
 
 
 def second_derivative(kind, scores, *rest, **options):

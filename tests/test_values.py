@@ -64,7 +64,7 @@ def expected_of_all_targets(kind, blank, variable):
     return losses, gradient
 
 
-@pytest.mark.parametrize("blank", [0, 1, 2])
+@pytest.mark.parametrize("blank", [1, 0, 2])  # by kernels only the first is not exhaustive
 @every_kind
 class TestEverySmallTarget:
     def test_has_more_than_one_path(self, kind, blank):

@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
 
+import pytest
 from built_site import SITE
 
 PHONE = 360
@@ -145,9 +146,10 @@ def test_each_equation_has_a_mark_that_leads_to_its_entry(site):
     assert not bad, "\n".join(bad)
 
 
-def test_pages_load_alone_and_set_their_mathematics(pages, browser):
-    """No request leaves the folder, no script fails, and MathJax has set every formula without an error."""
-    problems = []
+@pytest.fixture(scope="module")
+def opened(pages, browser):
+    """Open each page once, and narrow the window to a phone's: (what went wrong, what a phone does not show)."""
+    problems, hidden = [], []
     tab = browser.new_page()
     tab.on("request", lambda r: r.url.startswith(("file:", "data:", "blob:")) or problems.append(f"requests {r.url}"))
     # what the step to the next page cuts off has not failed
@@ -156,27 +158,30 @@ def test_pages_load_alone_and_set_their_mathematics(pages, browser):
     tab.on("pageerror", lambda e: problems.append(f"script: {e}"))
     for page in pages:
         before = len(problems)
+        tab.set_viewport_size({"width": 1280, "height": 720})
         tab.goto(page.as_uri())
         tab.evaluate("() => window.MathJax?.startup?.promise")
         unset, wrong = tab.evaluate(COUNT_BAD_FORMULAS)
         problems += [f"{unset} formulas not set"] * bool(unset) + [f"{wrong} formulas with a TeX error"] * bool(wrong)
+        tab.set_viewport_size({"width": PHONE, "height": 720})
+        width, cut = tab.evaluate(COUNT_CUT_FORMULAS)
+        hidden += [f"{name(page)}: {width} px wide on a screen of {PHONE}"] * (width > PHONE)
+        hidden += [f"{name(page)}: {cut} formulas in the text are cut off"] * (cut > 0)
         problems[before:] = [f"{name(page)}: {problem}" for problem in problems[before:]]
     tab.close()
+    return problems, hidden
+
+
+def test_pages_load_alone_and_set_their_mathematics(opened):
+    """No request leaves the folder, no script fails, and MathJax has set every formula without an error."""
+    problems, _ = opened
     assert not problems, "\n".join(problems)
 
 
-def test_a_phone_shows_all_without_scrolling_sideways(pages, browser):
+def test_a_phone_shows_all_without_scrolling_sideways(opened):
     """No page is wider than the screen, and no formula in the text reaches beyond its lines, where it would be cut."""
-    bad = []
-    tab = browser.new_page(viewport={"width": PHONE, "height": 720})
-    for page in pages:
-        tab.goto(page.as_uri())
-        tab.evaluate("() => window.MathJax?.startup?.promise")
-        width, cut = tab.evaluate(COUNT_CUT_FORMULAS)
-        bad += [f"{name(page)}: {width} px wide on a screen of {PHONE}"] * (width > PHONE)
-        bad += [f"{name(page)}: {cut} formulas in the text are cut off"] * (cut > 0)
-    tab.close()
-    assert not bad, "\n".join(bad)
+    _, hidden = opened
+    assert not hidden, "\n".join(hidden)
 
 
 def test_the_theme_has_written_the_pages(site):
