@@ -20,12 +20,16 @@ COUNT_BAD_FORMULAS = """() => {
     ];
 }"""
 
-COUNT_CUT_FORMULAS = """() => {
-    const right = element => element.getBoundingClientRect().right;
-    const shown = [...document.querySelectorAll('article span.math')].filter(formula => formula.offsetParent);
-    const cut = shown.filter(formula => !formula.closest('.pst-scrollable-table-container')
-        && right(formula.querySelector('svg')) > right(formula) + 1);
-    return [document.documentElement.scrollWidth, cut.length];
+# a phone makes a formula smaller that is wider than its screen
+COUNT_UNREADABLE_FORMULAS = """() => {
+    const place = element => element.getBoundingClientRect();
+    const isUnreadable = formula => {
+        const drawn = formula.querySelector('svg');
+        return place(drawn).right > place(formula).right + 1 || place(drawn).width < drawn.width.baseVal.value / 2;
+    };
+    const shown = [...document.querySelectorAll('article span.math:has(svg)')].filter(formula => formula.offsetParent
+        && !formula.closest('.pst-scrollable-table-container'));
+    return [document.documentElement.scrollWidth, shown.filter(isUnreadable).length];
 }"""
 
 
@@ -164,9 +168,9 @@ def opened(pages, browser):
         unset, wrong = tab.evaluate(COUNT_BAD_FORMULAS)
         problems += [f"{unset} formulas not set"] * bool(unset) + [f"{wrong} formulas with a TeX error"] * bool(wrong)
         tab.set_viewport_size({"width": PHONE, "height": 720})
-        width, cut = tab.evaluate(COUNT_CUT_FORMULAS)
+        width, unreadable = tab.evaluate(COUNT_UNREADABLE_FORMULAS)
         hidden += [f"{name(page)}: {width} px wide on a screen of {PHONE}"] * (width > PHONE)
-        hidden += [f"{name(page)}: {cut} formulas in the text are cut off"] * (cut > 0)
+        hidden += [f"{name(page)}: {unreadable} formulas in the text are cut off or tiny"] * (unreadable > 0)
         problems[before:] = [f"{name(page)}: {problem}" for problem in problems[before:]]
     tab.close()
     return problems, hidden
@@ -179,7 +183,7 @@ def test_pages_load_alone_and_set_their_mathematics(opened):
 
 
 def test_a_phone_shows_all_without_scrolling_sideways(opened):
-    """No page is wider than the screen, and no formula in the text reaches beyond its lines, where it would be cut."""
+    """No page is wider than the screen, and no formula in the text is cut off or has less than half its size."""
     _, hidden = opened
     assert not hidden, "\n".join(hidden)
 
