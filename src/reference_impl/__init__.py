@@ -14,7 +14,8 @@ column; ``log_softmax`` is in ``_softmax.py``. Log-probs and losses are in nats:
     log_probs                    (T, V)     (T, U+1, V)  log_softmax
     log masses, prefix & suffix  (T, 2U+1)  (T, U+1)     alpha, beta
     loss = -log Z                a number   a number     loss, from alpha
-    occupancy                    (T, V)     (T, U+1, V)  occupancy; minus it is grad_log_probs
+    occupancy                    (T, V)     (T, U+1, V)  occupancy
+    grad_log_probs               (T, V)     (T, U+1, V)  minus the occupancy
     grad_logits                  (T, V)     (T, U+1, V)  grad_logits
 
 **A gradient becomes one with respect to logits** in the last line of ``grad_logits``, as softmax * occupancy.sum(-1)
