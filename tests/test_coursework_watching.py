@@ -27,9 +27,10 @@ def started(before, lines):
 @pytest.mark.parametrize("lines", [BUSY, ASLEEP], ids=["busy", "asleep"])
 @pytest.mark.parametrize("before", ["", STUBBORN], ids=["", "stubborn"])
 def test_what_does_not_end(monkeypatch, lines, before):
-    """It ends by the limit that is meant for it; the other one is out of reach."""
-    monkeypatch.setattr(watching, "_LAST_WORDS", 0.2 if lines == BUSY else math.inf)
+    """It ends by the limit that is meant for it; all others are out of reach, also of a process on a busy machine."""
     seconds, patience = (0.2, math.inf) if lines == BUSY else (math.inf, 0.2)
+    monkeypatch.setattr(watching, "_LAST_WORDS", seconds if before else math.inf)
+    monkeypatch.setattr(watching, "_LAST_PATIENCE", patience if before else math.inf)
     with started(before, lines) as process:
         watch = Watch(process, seconds=seconds, patience=patience)
         process.wait()

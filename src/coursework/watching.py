@@ -17,6 +17,7 @@ __all__ = ["Watch"]
 _GLANCE = 0.1  # seconds from one look to the next
 #: Processor time that a cell has to come to its end once it was interrupted: to leave a long call, to show its error.
 _LAST_WORDS = 5.0
+_LAST_PATIENCE = 600.0  # seconds on the clock for the same, if it sleeps
 
 
 class Watch:
@@ -55,17 +56,17 @@ class Watch:
         self._thread.join()
 
     def _look(self):
-        if self._takes_all_of(self._seconds):
+        if self._takes_all_of(self._seconds, self._patience):
             self.interrupted = True
             self._process.send_signal(signal.SIGINT)
-            if self._takes_all_of(_LAST_WORDS):
+            if self._takes_all_of(_LAST_WORDS, _LAST_PATIENCE):
                 self.killed = True
                 self._process.kill()
 
-    def _takes_all_of(self, seconds):
-        """Wait until the cell has taken this, or all our patience; False if it ends before."""
+    def _takes_all_of(self, seconds, patience):
+        """Wait until the cell has taken either of these; False if it ends before."""
         try:
-            spent, end = self._clock() + seconds, time.monotonic() + self._patience
+            spent, end = self._clock() + seconds, time.monotonic() + patience
             while not self._over.wait(_GLANCE):
                 if self._clock() >= spent or time.monotonic() >= end:
                     return True
