@@ -107,6 +107,9 @@ accuracy: .venv/dev  ## measure how exact float32 lattices are, by method
 variants: .venv/dev  ## measure every loss by every kind of check, into data/variants.json
 	$(PY) -m pytest -q -m slow tests/test_variants_table.py --write-table
 
+equations: .venv/dev  ## examine the checks of the equations anew, into data/equations.json
+	$(PY) -m pytest -q tests/equations --write-equations
+
 vectors: .venv/dev  ## compute the test vectors in 50 digits, into data/vectors
 	@PYTHONPATH=src $(PY) -m coursework.vectors write
 

@@ -1,41 +1,133 @@
 """The equations of the chapter "Checking a gradient", each executed against an independent computation, exactly."""
 
 from fractions import Fraction
-from itertools import groupby, product
+from itertools import product
 from math import prod
 
 import numpy as np
 import pytest
+import ranges
 import sympy
+from brute_force import (
+    CTC_INPUTS,
+    RNNT_INPUTS,
+    blank_of,
+    ctc_strings,
+    ctc_z,
+    each_entry,
+    extended,
+    grad_logit,
+    mass,
+    rnnt_paths,
+    rnnt_z,
+    slope_at,
+    slopes_in_logs,
+)
+from tex_to_python import Notation
 
-from reference_impl import ctc, rnnt
+from reference_impl import ctc
 from reference_impl.differences import exact_difference, random_integers
-from reference_impl.equations import check_equation, zero_outside
+from reference_impl.equations import Quantities, check_equation, computed, zero_outside
 from reference_impl.semiring import REAL
 from reference_impl.symbolic import field_grid, ring_grid, softmax, to_expr
 
 THIRD = sympy.Rational(1, 3)
 
+#: Where r = e^s is for s = 0.
+ONE = np.array([Fraction(1)], dtype=object)
+
 #: What an array reads as outside its bounds, so that neither a shifted index nor a shifted bound stays unnoticed.
 OUTSIDE = 99
 
-#: Points and steps for polynomials: neither is small, neither is round.
-POINTS = [(Fraction(2, 3), Fraction(2, 5)), (Fraction(-5, 7), Fraction(3))]
+NOTATION = Notation(
+    patterns={
+        "f(#x)": "f[0](#x)",
+        "f'(#x)": "f[1](#x)",
+        "f''(#x)": "f[2](#x)",
+        "f'''(#x)": "f[3](#x)",
+        "f^{(5)}(#x)": "f[5](#x)",
+        "D_h^{+} f(x)": "forward(f[0], x, h)",
+        "D_{#h} f(x)": "central(f[0], x, #h)",
+        r"\int_{#a}^{#b} #g ds": "integral(lambda s: #g, #a, #b)",
+        "|#x|": "abs(#x)",
+        "l'_{#s}": "labels[#s]",
+    },
+    over={"i": "range(n)", "j": "range(V)", "s": "range(S)"},
+)
+ROW = {"y_{#k}": "y_row[#k]", "g_{#k}": "g_row[#k]"}
+
+QUANTITIES = Quantities(  # x is a number here
+    {name: shape for name, shape in ranges.CTC.shapes.items() if name != "x"}, ranges.CTC.ends, ranges.CTC.left_out,
+) | Quantities(
+    shapes={"g": "T, V", "y_row": "V", "g_row": "V", "point": "n", "slopes": "n", "direction": "n", "gradient": "n",
+            "w": "m", "Jv": "m", "JTw": "n", "v": "n", "d": "d", "m": "m", "n": "n"},
+    ends={
+        "h < 0": lambda h: h < 0,
+        "h > 0": lambda h: h > 0,
+        "p = 0": lambda p: p == 0,
+        "p = 1/2": lambda p: 2 * p == 1,
+        "p = 1": lambda p: p == 1,
+        "f(x) < 0": lambda value: value < 0,
+        "f(x) > 0": lambda value: value > 0,
+        "f'''(x) < 0": lambda third: third < 0,
+        "f'''(x) > 0": lambda third: third > 0,
+        "d = 0": lambda d, m: d == 0,
+        "d = m": lambda d, m: d == m,
+        "one variable": lambda d, n: n == 1,
+        "one symbol": lambda y_row: len(_plain(y_row)) == 1,
+        "a masked symbol": lambda y_row: 0 in _plain(y_row),
+        "c = 0": lambda c, y_row: c == 0,
+        "c < 0": lambda c, y_row: c < 0,
+        "i = j": lambda i, j: i == j,
+        "equal factors": lambda c, i, j: i != j and c[i] == c[j],
+        "no kink": lambda b, c: b == c,
+        "a convex kink": lambda b, c: b < c,
+        "a concave kink": lambda b, c: b > c,
+    },
+)
+
+
+def _plain(row):
+    return list(getattr(row, "array", row))
+
+
+def _first(value, *_):
+    return value
+
+
+#: Points and steps for polynomials: none is small, none is round.
+POINTS = [(Fraction(2, 3), Fraction(2, 5)), (Fraction(-5, 7), Fraction(3)), (Fraction(1, 2), Fraction(-4, 3))]
+
+
+@computed(kind="sympy")
+def derivative(coefficients, order, x):
+    """A derivative of the polynomial with these coefficients, the constant first, at a number or an expression."""
+    symbol, value = sympy.Symbol("x"), 0
+    for coefficient in sympy.Poly(coefficients[::-1], symbol).diff((symbol, order)).all_coeffs():
+        value = value * x + int(coefficient)
+    return value
 
 
 def polynomials(degree, count=2):
-    """Random integer polynomials, each as the list of its derivatives f, f', f'', ..., on exact numbers."""
+    """Random integer polynomials, each as the list of its derivatives f, f', f'', ..., functions of exact numbers."""
     rng = np.random.default_rng(degree)
-
-    def function(coefficients):
-        return lambda x: sum(c * x**j for j, c in enumerate(coefficients))
-
     for _ in range(count):
-        coefficients, derivatives = [int(c) for c in rng.integers(1, 10, degree + 1)], []
-        for _ in range(degree + 1):
-            derivatives.append(function(coefficients))
-            coefficients = [j * c for j, c in enumerate(coefficients)][1:]
-        yield derivatives
+        coefficients = [int(c) for c in rng.integers(1, 10, degree + 1) * rng.choice([-1, 1], degree + 1)]
+        yield [polynomial(coefficients), *(derivative_of(coefficients, order) for order in range(1, 8))]
+
+
+def polynomial(coefficients):
+    return lambda x: sum(c * x**j for j, c in enumerate(coefficients))
+
+
+def derivative_of(coefficients, order):
+    return lambda x: derivative(coefficients, order, x)
+
+
+def at_points(polynomials):
+    for f in polynomials:
+        for x, h in POINTS:
+            yield f, x, h
 
 
 def forward(f, x, h):
@@ -46,56 +138,57 @@ def central(f, x, h):
     return (f(x + h) - f(x - h)) / (2 * h)
 
 
-def integral(g, lower):
-    """Of g from ``lower`` to 1, exactly; the sign of the variable is known on each side of 0."""
+@computed(kind="sympy")
+def integral(integrand, lower, upper):
+    """Of a function, a polynomial on each side of 0, exactly; the sign of the variable is known on each side."""
     left, right = sympy.Symbol("s", negative=True), sympy.Symbol("s", positive=True)
-    return (sympy.integrate(sympy.expand(g(left)), (left, min(lower, 0), 0))
-            + sympy.integrate(sympy.expand(g(right)), (right, max(lower, 0), 1)))
+    total = sympy.Integer(0)
+    for s, a, b in ((left, min(lower, 0), min(upper, 0)), (right, max(lower, 0), max(upper, 0))):
+        antiderivative = sympy.Poly(integrand(s), s).integrate(s)
+        total += antiderivative.eval(b) - antiderivative.eval(a)
+    return Fraction(int(total.p), int(total.q))
 
 
-def strings(targets, shape, blank=0):
-    """All strings that collapse to the targets, found among all V^T by merging runs and removing blanks."""
-    T, V = shape
-    return [p for p in product(range(V), repeat=T) if [k for k, _ in groupby(p) if k != blank] == list(targets)]
+@computed
+def rnnt_z_of_rows(rows, targets):
+    """Z of RNN-T, whose nodes are the rows of one matrix."""
+    return rnnt_z(_grid(rows, targets), targets)
 
 
-def mass(y, targets, blank=0):
-    """Z by brute force."""
-    return sum(prod(y[t, k] for t, k in enumerate(p)) for p in strings(targets, y.shape, blank))
+@computed
+def rnnt_paths_of_rows(rows, targets):
+    """Its paths, each as entries of that matrix."""
+    return [[(t * (len(targets) + 1) + u, k) for t, u, k in path] for path in rnnt_paths(_grid(rows, targets), targets)]
 
 
-def mass_through(y, targets, *entries):
-    """The mass of the strings that use all of the given entries, by brute force."""
-    return sum(prod(y[t, k] for t, k in enumerate(p)) for p in strings(targets, y.shape)
-               if all(p[t] == k for t, k in entries))
+def _grid(rows, targets):
+    return rows.reshape(-1, len(targets) + 1, rows.shape[-1])
 
 
-@pytest.mark.equation("eq-check-chain")
+@pytest.mark.equation("eq-check-chain", patterns={
+    r"\frac{\partial}{\partial u_{t,k}} L(\log\operatorname{softmax}(u))": "grad_logits"})
 def test_chain():
-    """Differentiating -log Z(softmax(u)) symbolically against exact differences in y, put through the right side."""
-    Z = {"ctc": lambda y: ctc.Z(y, [1], semiring=REAL),
-         "rnnt": lambda y: rnnt.beta(y.reshape(2, 2, 2), [1], semiring=REAL)[0, 0]}
-
-    def lhs(loss, x, t, k):
-        z = Z[loss](softmax(x))
-        return -x[t, k] * z.diff(x[t, k]) / z  # d/du = x d/dx, for x = e^u
-
-    def gradient_log_probs(loss, y):
-        g = np.empty_like(y)
-        for entry in np.ndindex(y.shape):
-            moved = y.copy()
-            moved[entry] += 1
-            g[entry] = -y[entry] * (Z[loss](moved) - Z[loss](y)) / Z[loss](y)
-        return zero_outside(g, OUTSIDE)
-
-    def rhs(loss, x, t, k):
-        y = softmax(x)
-        g = gradient_log_probs(loss, y)
-        T, V = y.shape
+    """sympy: -log of the sum over paths differentiated as a function of the logits, against the same sum differentiated
+    as a function of free log-probs. In RNN-T a row is a node."""
+    def rhs(grad_logits, g, y, t, k, V):
         return g[t, k] - y[t, k] * sum(g[t, j] for j in range(0, V))
 
-    x, x4 = field_grid("x", (2, 3)), field_grid("x", (4, 2))  # the rows of the second are nodes, of unequal occupancy
-    check_equation("eq-check-chain", lhs, rhs, [("ctc", x, 0, 1), ("rnnt", x4, 1, 0), ("rnnt", x4, 0, 1)])
+    def cases():
+        for x, targets in CTC_INPUTS:
+            paths = [list(enumerate(string)) for string in ctc_strings(softmax(x), targets)]
+            yield from of_rows(x, lambda y, targets=targets: ctc_z(y, targets), paths)
+        for x, targets in RNNT_INPUTS:
+            rows = x.reshape(-1, x.shape[-1])
+            paths = rnnt_paths_of_rows(softmax(rows), targets)
+            yield from of_rows(rows, lambda y, targets=targets: rnnt_z_of_rows(y, targets), paths)
+
+    def of_rows(x, z, paths):
+        y = softmax(x)
+        g = zero_outside(slopes_in_logs(y, paths), OUTSIDE)
+        for t, k in np.ndindex(y.shape):
+            yield grad_logit(z, x, t, k), g, zero_outside(y), t, k, y.shape[1]
+
+    check_equation("eq-check-chain", _first, rhs, cases())
 
 
 @pytest.mark.equation("eq-check-forward-remainder")
@@ -105,10 +198,9 @@ def test_forward_remainder():
         return forward(f[0], x, h)
 
     def rhs(f, x, h):
-        return f[1](x) + h * integral(lambda s: (1 - s) * f[2](x + h * s), 0)
+        return f[1](x) + h * integral(lambda s: (1 - s) * f[2](x + h * s), 0, 1)
 
-    points = [(sympy.Rational(x), sympy.Rational(h)) for x, h in POINTS]
-    check_equation("eq-check-forward-remainder", lhs, rhs, [(f, x, h) for f in polynomials(6) for x, h in points])
+    check_equation("eq-check-forward-remainder", lhs, rhs, at_points(polynomials(6)))
 
 
 @pytest.mark.equation("eq-check-central-remainder")
@@ -118,10 +210,9 @@ def test_central_remainder():
         return central(f[0], x, h)
 
     def rhs(f, x, h):
-        return f[1](x) + h**2 / 4 * integral(lambda s: (1 - abs(s))**2 * f[3](x + h * s), -1)
+        return f[1](x) + h**2 / 4 * integral(lambda s: (1 - abs(s))**2 * f[3](x + h * s), -1, 1)
 
-    points = [(sympy.Rational(x), sympy.Rational(h)) for x, h in POINTS]
-    check_equation("eq-check-central-remainder", lhs, rhs, [(f, x, h) for f in polynomials(6) for x, h in points],
+    check_equation("eq-check-central-remainder", lhs, rhs, at_points(polynomials(6)),
                    equivalent={"flip sign: x + h * s -> x - h * s": "the weight and the bounds are even in s"})
 
 
@@ -134,45 +225,82 @@ def test_cubic():
     def rhs(f, x, h):
         return f[1](x) + h**2 / 6 * f[3](x)
 
-    check_equation("eq-check-cubic", lhs, rhs, [(f, x, h) for f in polynomials(4) for x, h in POINTS])
+    check_equation("eq-check-cubic", lhs, rhs, at_points([*polynomials(4), *polynomials(3), *polynomials(1)]))
+    assert all(lhs(*case) != rhs(*case) for case in at_points(polynomials(5)))
+    fourth_power = polynomial([0, 0, 0, 0, 1])  # f''' = 24 x is a straight line, but no constant
+    assert central(fourth_power, 1, 1) - 4 == Fraction(24, 6) < Fraction(24 * (1 + 1), 6)
 
 
-@pytest.mark.equation("eq-check-third")
+@computed(kind="sympy")
+def third_derivative(A, B, x):
+    """Of -log(A + B e^s) with respect to s, where e^s is x."""
+    s = sympy.Symbol("s", real=True)
+    A, B, x = (sympy.Rational(n.numerator, n.denominator) for n in (A, B, x))
+    value = sympy.Rational(sympy.diff(-sympy.log(A + B * sympy.exp(s)), s, 3).subs(s, sympy.log(x)))
+    return Fraction(int(value.p), int(value.q))
+
+
+@pytest.mark.equation("eq-check-third", patterns={"f'''(s)": "third"})
 def test_third():
-    """Three symbolic derivatives of -log(A + B e^s) against the polynomial in p."""
-    def lhs(p, A, B, x):
-        first = -x * (A + B * x).diff(x) / (A + B * x)  # d/ds = x d/dx, for x = e^s
-        second = x * first.diff(x)
-        return x * second.diff(x)
-
-    def rhs(p, A, B, x):
+    """sympy differentiates -log(A + B e^s) three times, against the polynomial in p."""
+    def rhs(third, p):
         return -p * (1 - p) * (1 - 2 * p)
 
-    A, B, x = field_grid("z", (3,))
-    check_equation("eq-check-third", lhs, rhs, [(B * x / (A + B * x), A, B, x)])
+    check_equation("eq-check-third", _first, rhs, (
+        (third_derivative(A, B, x), B * x / (A + B * x)) for A, B, x in [
+            (Fraction(2), Fraction(3), Fraction(5)), (Fraction(7, 2), Fraction(1, 3), Fraction(4, 5)),
+            (Fraction(6), Fraction(3), Fraction(2)), (Fraction(0), Fraction(3), Fraction(5)),
+            (Fraction(2), Fraction(0), Fraction(5))]))
 
 
-@pytest.mark.equation("eq-check-rounding")
+#: Digits of the significand, the hidden one among them.
+FORMATS = {np.float16: 11, np.float32: 24, np.float64: 53}
+
+
+@computed(kind="floating point")
+def rounded(value, digits):
+    """A fraction as a processor rounds it."""
+    (kind,) = (kind for kind, of_kind in FORMATS.items() if of_kind == digits)
+    return Fraction(float(kind(float(value))))
+
+
+@computed(kind="rounding of integers")
+def relative_error(value, digits):
+    """What rounding to so many binary digits does to a fraction, by integers: the nearest multiple of a power of 2."""
+    unit = Fraction(1)
+    while abs(value) / unit >= 2**digits:
+        unit *= 2
+    while abs(value) / unit < 2**(digits - 1):
+        unit /= 2
+    return round(value / unit) * unit / value - 1
+
+
+@pytest.mark.equation("eq-check-rounding", patterns={
+    "f(#x)": "f(#x)", "D_h f(x)": "central(f, x, h)", r"\hat D_h f(x)": "quotient",
+    r"\delta_+": "delta[+1]", r"\delta_-": "delta[-1]"})
 def test_rounding():
-    """The quotient of values that were rounded to float16, as fractions, against the exact one and both roundings."""
-    def rounded(value):
-        return Fraction(float(np.float16(float(value))))
-
-    def lhs(f, x, h, delta):
-        return (rounded(f(x + h)) - rounded(f(x - h))) / (2 * h)
-
-    def rhs(f, x, h, delta):
+    """The quotient of point that the processor rounded against the exact one and the errors of rounding by integers,
+    which are as small as the text says."""
+    def rhs(quotient, f, x, h, delta):
         return central(f, x, h) + (delta[+1] * f(x + h) - delta[-1] * f(x - h)) / (2 * h)
 
-    cases = []
+    def cases():
+        for f, *_ in polynomials(3):
+            for x, h in POINTS:
+                for digits in FORMATS.values():
+                    high, low = (rounded(f(x + sign * h), digits) for sign in (+1, -1))
+                    delta = {sign: relative_error(f(x + sign * h), digits) for sign in (+1, -1)}
+                    yield (high - low) / (2 * h), f, x, h, delta
+
+    check_equation("eq-check-rounding", _first, rhs, cases())
     for f, *_ in polynomials(3):
         for x, h in POINTS:
-            delta = {sign: rounded(f(x + sign * h)) / f(x + sign * h) - 1 for sign in (+1, -1)}
-            assert delta[+1] != 0 != delta[-1]
-            cases.append((f, x, h, delta))
-    check_equation("eq-check-rounding", lhs, rhs, cases)
+            for digits in FORMATS.values():
+                errors = [relative_error(f(x + sign * h), digits) for sign in (+1, -1)]
+                assert all(0 < abs(error) <= Fraction(1, 2**digits) for error in errors)
 
 
+@computed(kind="sympy")
 def best_step(F, M):
     """The zero of E', found by sympy among the roots of a polynomial, and E there."""
     h = sympy.Symbol("h", positive=True)
@@ -182,31 +310,37 @@ def best_step(F, M):
     return best, E.subs(h, best)
 
 
-@pytest.mark.equation("eq-check-optimal-step")
+#: Epsilon, f(x) and f'''(x), such that the cube roots are rational.
+OPTIMA = [tuple(map(sympy.Rational, case)) for case in [("1/4", -9, 2), ("1/6", 80, -5), ("1/12", -32, -1), (9, 3, 3)]]
+
+
+@pytest.mark.equation("eq-check-optimal-step", patterns={
+    r"h^{\ast}": "best", r"\varepsilon": "eps", "f(x)": "value", "f'''(x)": "third"})
 def test_optimal_step():
     """The root of E'(h), found by sympy, against the cube root; the numbers are such that it is rational."""
-    def lhs(eps, f, third):
-        return best_step(eps * abs(f), abs(third))[0]
+    def middle(best, F, M, eps, value, third):
+        return (3 * F / M) ** THIRD
 
-    def rhs(eps, f, third):
-        return (3 * eps * abs(f) / abs(third)) ** THIRD
+    def rhs(best, F, M, eps, value, third):
+        return (3 * eps * abs(value) / abs(third)) ** THIRD
 
-    check_equation("eq-check-optimal-step", lhs, rhs, [
-        (sympy.Rational(1, 4), sympy.Integer(-9), sympy.Integer(2)),
-        (sympy.Rational(1, 6), sympy.Integer(80), sympy.Integer(-5))])
+    for side in (middle, rhs):
+        check_equation("eq-check-optimal-step", _first, side, (
+            (best_step(eps * abs(value), abs(third))[0], eps * abs(value), abs(third), eps, value, third)
+            for eps, value, third in OPTIMA))
+    h = sympy.Symbol("h", positive=True)  # if f(x) or f'''(x) is 0, no step is best: E only grows, or only falls
+    for F, M in ((0, 2), (2, 0)):
+        assert sympy.solve(sympy.diff(h**2 / 6 * M + F / h, h), h) == []
 
 
-@pytest.mark.equation("eq-check-best-error")
+@pytest.mark.equation("eq-check-best-error", patterns={r"E(h^{\ast})": "error"})
 def test_best_error():
     """E at the root of E', found by sympy, against the closed form; the numbers are such that both are rational."""
-    def lhs(F, M):
-        return best_step(F, M)[1]
-
-    def rhs(F, M):
+    def rhs(error, F, M):
         return sympy.Rational(1, 2) * (9 * F**2 * M) ** THIRD
 
-    check_equation("eq-check-best-error", lhs, rhs, [
-        (sympy.Rational(9, 4), sympy.Integer(2)), (sympy.Rational(40, 3), sympy.Integer(5))])
+    check_equation("eq-check-best-error", _first, rhs, (
+        (best_step(eps * abs(value), abs(third))[1], eps * abs(value), abs(third)) for eps, value, third in OPTIMA))
 
 
 @pytest.mark.equation("eq-check-richardson")
@@ -218,7 +352,8 @@ def test_richardson():
     def rhs(f, x, h):
         return f[1](x) - h**4 / 30 * f[5](x)
 
-    check_equation("eq-check-richardson", lhs, rhs, [(f, x, h) for f in polynomials(6) for x, h in POINTS])
+    check_equation("eq-check-richardson", lhs, rhs, at_points([*polynomials(6), *polynomials(3)]))
+    assert all(lhs(*case) != rhs(*case) for case in at_points(polynomials(7)))
 
 
 @pytest.mark.equation("eq-check-truncation-estimate")
@@ -230,166 +365,253 @@ def test_truncation_estimate():
     def rhs(f, x, h):
         return h**2 / 6 * f[3](x)
 
-    check_equation("eq-check-truncation-estimate", lhs, rhs, [(f, x, h) for f in polynomials(4) for x, h in POINTS])
+    check_equation("eq-check-truncation-estimate", lhs, rhs, at_points([*polynomials(4), *polynomials(3)]))
+    assert all(lhs(*case) != rhs(*case) for case in at_points(polynomials(5)))
 
 
-@pytest.mark.equation("eq-check-exact-difference")
+def _flat_functions():
+    """Z of CTC and of RNN-T as functions of a vector, and a vector."""
+    for y, targets in CTC_INPUTS:
+        yield lambda point, y=y, targets=targets: ctc_z(point.reshape(y.shape), targets), y.ravel()
+    for y, targets in RNNT_INPUTS:
+        yield lambda point, y=y, targets=targets: rnnt_z_of_rows(point.reshape(-1, y.shape[-1]), targets), y.ravel()
+
+
+@computed(kind="sympy")
+def slopes_of(f, point):
+    """The derivatives of a polynomial, which sympy is given in symbols, at a point."""
+    symbols = ring_grid("y", point.shape)
+    value = f(symbols)
+    return each_entry(point.shape, lambda i: sum(
+        int(coefficient) * prod(point ** np.array(powers, dtype=object))
+        for powers, coefficient in value.diff(symbols[i]).terms()))
+
+
+def moved(point, i, h):
+    point = point.copy()
+    point[i] += h
+    return point
+
+
+@pytest.mark.equation("eq-check-exact-difference", patterns={
+    "f(y + h e_i)": "f(moved(point, i, h))", "f(y)": "f(point)", r"\frac{\partial f}{\partial y_i}(y)": "slopes[i]"})
 def test_exact_difference():
-    """Difference quotients of Z with steps of all sizes, in fractions, against its symbolic derivative at the point."""
-    grid = {"ctc": ring_grid("y", (4, 3)), "rnnt": ring_grid("y", (2, 3, 3))}
-    Z = {"ctc": lambda y: ctc.Z(y, [1, 1], semiring=REAL),
-         "rnnt": lambda y: rnnt.beta(y, [1, 2], semiring=REAL)[0, 0]}
+    """Difference quotients of Z with steps of all sizes, in fractions, against its derivative by sympy."""
+    def lhs(f, point, slopes, i, h):
+        return exact_difference(f, point, (i,), h)
 
-    def lhs(loss, y, i, h):
-        index = np.unravel_index(i, grid[loss].shape)
-        return exact_difference(lambda y: Z[loss](y.reshape(grid[loss].shape)), y.reshape(grid[loss].shape), index, h)
+    def rhs(f, point, slopes, i, h):
+        return slopes[i]
 
-    def rhs(loss, y, i, h):
-        variables = grid[loss].ravel().tolist()
-        return Z[loss](grid[loss]).diff(variables[i]).evaluate(list(zip(variables, y, strict=True)))
+    def cases():
+        for f, point in _flat_functions():
+            slopes = zero_outside(slopes_of(f, point), OUTSIDE)
+            for i in range(len(point)):
+                yield f, point, slopes, i, (1, -1000, Fraction(1, 10**9))[i % 3]
 
-    rng = np.random.default_rng(0)
-    cases = [(loss, random_integers(rng, grid[loss].size, bits=20), i, h) for loss, i in
-             [("ctc", 4), ("ctc", 6), ("rnnt", 1), ("rnnt", 3)] for h in (1, -1000, Fraction(1, 10**9))]
-    check_equation("eq-check-exact-difference", lhs, rhs, cases)
+    check_equation("eq-check-exact-difference", lhs, rhs, cases())
+    twice = [exact_difference(lambda point: point[0]**2, np.array([2], dtype=object), (0,), h) for h in (1, -1000)]
+    assert 4 not in twice and twice[0] != twice[1]  # not multi-affine: the step shows
 
 
-@pytest.mark.equation("eq-check-alpha-beta")
+@computed(kind="recursion")
+def recursions(y, targets):
+    """alpha and beta of the package."""
+    return [sweep(y, targets, blank=blank_of(targets), semiring=REAL) for sweep in (ctc.alpha, ctc.beta)]
+
+
+@pytest.mark.equation("eq-check-alpha-beta", patterns={
+    "Z(y + h e_{t,k})": "ctc_z(moved(y, (t, k), h), targets)", "Z(y)": "ctc_z(y, targets)"})
 def test_alpha_beta():
-    """Difference quotients of Z, summed over all V^T strings, against the recursions: integers below 2^61."""
-    def lhs(y, targets, blank, t, k, h):
-        return y[t, k] * exact_difference(lambda y: mass(y, targets, blank), y, (t, k), h)
+    """Difference quotients of Z, summed over all V^T strings, against the recursions: fractions, and integers of 61
+    bits."""
+    def lhs(y, targets, alpha, beta, labels, t, k, S, h):
+        return y[t, k] * exact_difference(lambda y: ctc_z(y, targets), y, (t, k), h)
 
-    def rhs(y, targets, blank, t, k, h):
-        alpha = ctc.alpha(y, targets, blank=blank, semiring=REAL)
-        beta = ctc.beta(y, targets, blank=blank, semiring=REAL)
-        extended = ctc.extended_targets(targets, blank=blank)
-        S = len(extended)
-        return sum(alpha[t, s] * beta[t, s] for s in range(0, S) if extended[s] == k)
+    def rhs(y, targets, alpha, beta, labels, t, k, S, h):
+        return sum(alpha[t, s] * beta[t, s] for s in range(0, S) if labels[s] == k)
 
-    rng = np.random.default_rng(0)
-    cases = [(random_integers(rng, (T, 3)), targets, blank, t, k, h)
-             for T, targets, blank in [(4, [1, 2], 0), (4, [1, 1], 2), (5, [0, 2, 0], 1)]
-             for t, k, h in [(1, 0, 1), (2, 1, -1000), (T - 1, 2, 10**9), (0, blank, 7)]]
-    check_equation("eq-check-alpha-beta", lhs, rhs, cases)
+    def cases():
+        large = random_integers(np.random.default_rng(0), (4, 3)), [1, 1]
+        for y, targets in [*CTC_INPUTS, large]:
+            alpha, beta = recursions(y, targets)
+            labels = extended(targets)
+            for t, k in np.ndindex(y.shape):
+                yield y, targets, alpha, beta, labels, t, k, len(labels), (1, -1000, 10**9)[(t + k) % 3]
+
+    check_equation("eq-check-alpha-beta", lhs, rhs, cases())
 
 
-@pytest.mark.equation("eq-check-sharp")
+@computed
+def zeros(d, m, n):
+    """Zeros of (x_1 - 1)...(x_1 - d) among the points of S^n, S = {1, ..., m}."""
+    return sum(prod(x[0] - j for j in range(1, d + 1)) == 0 for x in product(range(1, m + 1), repeat=n))
+
+
+@pytest.mark.equation("eq-check-sharp", patterns={
+    r"|\{x \in S^n : #f = 0\}|": "sum(#f == 0 for x in product(range(1, m + 1), repeat=n))", "x_1": "x[0]"})
 def test_sharp():
     """Zeros of (x_1 - 1)...(x_1 - d), counted at all points of S^n, against the formula."""
-    def lhs(d, m, n):
-        return sum(prod(x[0] - j for j in range(1, d + 1)) == 0 for x in product(range(1, m + 1), repeat=n))
-
-    def rhs(d, m, n):
+    def rhs(count, d, m, n):
         return d * m ** (n - 1)
 
-    check_equation("eq-check-sharp", lhs, rhs, [(2, 5, 3), (3, 4, 2), (4, 4, 4)])
+    check_equation("eq-check-sharp", _first, rhs, (
+        (zeros(d, m, n), d, m, n) for d, m, n in [(2, 5, 3), (3, 4, 1), (4, 4, 2), (1, 2, 3), (0, 3, 2)]),
+        left_out={"m < d": "S has the numbers up to d"})
+    assert zeros(4, 3, 2) == 3**2 < 4 * 3
 
 
-def log_softmax_jacobian(y):
-    """J[j, k] = d a_j / d u_k at softmax(u) = y, differentiated symbolically in x = e^u and evaluated at x = y."""
-    x = field_grid("x", (len(y),))
-    point = {to_expr(symbol): sympy.Rational(value) for symbol, value in zip(x, y, strict=True)}
+@computed(kind="sympy")
+def log_softmax_jacobian(row):
+    """J[j, k] = d a_j / d u_k at softmax(u) = row, differentiated symbolically in x = e^u and evaluated at x = row."""
+    x = field_grid("x", (len(row),))
+    at = {to_expr(symbol): sympy.Rational(value) for symbol, value in zip(x, row, strict=True)}
 
     def entry(j, k):  # d/du = x d/dx
-        value = to_expr(x[k] * softmax(x)[j].diff(x[k]) / softmax(x)[j]).subs(point)
+        value = sympy.Rational(to_expr(x[k] * softmax(x)[j].diff(x[k]) / softmax(x)[j]).subs(at))
         return Fraction(int(value.p), int(value.q))
 
-    return np.array([[entry(j, k) for k in range(len(y))] for j in range(len(y))], dtype=object)
+    return each_entry((len(row), len(row)), entry)
 
 
-#: Normalised probabilities, and fractions to stand for gradients and directions.
-Y = np.array([Fraction(1, 2), Fraction(1, 3), Fraction(1, 6)], dtype=object)
-G = np.array([Fraction(-3, 7), Fraction(5), Fraction(2, 9)], dtype=object)
-W = np.array([Fraction(4, 5), Fraction(-1), Fraction(7, 3)], dtype=object)
+#: Normalised rows, one with a masked symbol, one with no other symbol.
+NORMALISED = [np.array([Fraction(n, sum(row)) for n in row], dtype=object) for row in [[3, 2, 1], [2, 0, 1, 5], [1]]]
 
 
-@pytest.mark.equation("eq-check-kernel")
+@pytest.mark.equation("eq-check-kernel", patterns=ROW)
 def test_kernel():
     """The symbolic Jacobian of log-softmax, transposed, applied to g + c y against the backward step applied to g."""
-    J = log_softmax_jacobian(Y)
+    def lhs(J, g_row, y_row, k, c, V):
+        return J[:, k] @ (g_row.array + c * y_row)
 
-    def lhs(g, y, k, c):
-        return J.T[k] @ (g + c * y)
+    def rhs(J, g_row, y_row, k, c, V):
+        return g_row[k] - y_row[k] * sum(g_row[j] for j in range(0, V))
 
-    def rhs(g, y, k, c):
-        V, g = len(y), zero_outside(g, OUTSIDE)
-        return g[k] - y[k] * sum(g[j] for j in range(0, V))
+    check_equation("eq-check-kernel", lhs, rhs, (
+        (log_softmax_jacobian(y), zero_outside(random_integers(np.random.default_rng(len(y)), len(y), bits=6) - 20,
+                                               OUTSIDE), y, k, c, len(y))
+        for y in NORMALISED for k in range(len(y)) for c in (1, Fraction(-5, 3), 100, 0)))
+    g, y = np.array([3, -5, 2]), 2 * NORMALISED[0]  # a row that does not add up to 1: there c shows
+    assert (g + y - y * (g + y).sum() != g - y * g.sum()).all()
 
-    check_equation("eq-check-kernel", lhs, rhs, [(G, Y, k, c) for k in range(3) for c in (1, Fraction(-5, 3), 100)])
 
-
-@pytest.mark.equation("eq-check-kink")
+@pytest.mark.equation("eq-check-kink", patterns={"D_h f(0)": "central(f, 0, h)"}, conditions={
+    r"\text{for } f(x) = b\,x \text{ if } x \le 0, \;\; c\,x \text{ if } x > 0":
+    "all(f(x) == (b * x if x <= 0 else c * x) for x in (-h, 0, h))"})
 def test_kink():
     """The central difference at a kink, in fractions, for steps of all sizes, against the mean of the slopes."""
-    def lhs(b, c, h):
-        return central(lambda x: b * x if x <= 0 else c * x, 0, h)
+    def lhs(f, b, c, h):
+        return central(f, 0, h)
 
-    def rhs(b, c, h):
+    def rhs(f, b, c, h):
         return (b + c) / 2
 
     check_equation("eq-check-kink", lhs, rhs, [
-        (Fraction(b), Fraction(c), h) for b, c in [(0, 1), (-3, 5)] for h in (Fraction(1, 10**9), Fraction(7))])
+        (lambda x, b=b, c=c: b * x if x <= 0 else c * x, Fraction(b), Fraction(c), h)
+        for b, c in [(0, 1), (-3, 5), (4, -2), (7, 7)] for h in (Fraction(1, 10**9), Fraction(7), Fraction(-2, 3))])
 
 
-@pytest.mark.equation("eq-check-asymmetry")
+@computed
+def covariances(y, targets):
+    """Of every two entries among the strings that collapse to the targets: does a string use them?"""
+    uses, masses = [], []
+    for string in ctc_strings(y, targets):
+        uses.append(np.eye(y.shape[1], dtype=int)[list(string)].ravel())
+        masses.append(mass(y, string))
+    uses, shares = np.array(uses), np.array(masses, dtype=object) / sum(masses)
+    mean = shares @ uses
+    return uses.T @ (shares[:, None] * uses) - np.outer(mean, mean)
+
+
+@pytest.mark.equation("eq-check-asymmetry", patterns={
+    r"\frac{\partial v_{#i}}{\partial a_{#j}}": "jacobian[#i, #j]",
+    r"\operatorname{Cov}(N_{#i}, N_{#j})": "covariance[#i, #j]"})
 def test_asymmetry():
-    """The symbolic Jacobian of scaled occupancies against covariances over the enumerated paths."""
-    y = field_grid("y", (3, 3))
-    entries = list(np.ndindex(3, 3))
+    """sympy: slopes of occupancies with a factor on each entry against covariances over the enumerated strings."""
+    def lhs(jacobian, covariance, c, i, j):
+        return jacobian[i, j] - jacobian[j, i]
 
-    def field(targets, c, i):
-        Z = ctc.Z(y, targets, semiring=REAL)
-        return -c[i] * y[entries[i]] * Z.diff(y[entries[i]]) / Z
+    def rhs(jacobian, covariance, c, i, j):
+        return (c[j] - c[i]) * covariance[i, j]
 
-    def lhs(targets, c, i, j):
-        def slope(i, j):
-            return y[entries[j]] * field(targets, c, i).diff(y[entries[j]])  # d/da = y d/dy, for y = e^a
-        return slope(i, j) - slope(j, i)
+    def cases():
+        for seed, (y, targets) in enumerate(CTC_INPUTS):
+            rng, entries = np.random.default_rng(seed), list(np.ndindex(y.shape))
+            c = [int(factor) for factor in rng.integers(-4, 5, len(entries))]
+            pairs = [(0, 0), (0, len(entries) - 1), *rng.integers(len(entries), size=(3, 2)).tolist()]
+            jacobian = {}
+            for i, j in [*pairs, *(pair[::-1] for pair in pairs)]:
+                def field(y, targets=targets, entry=entries[i], factor=c[i]):  # -c E, where E = y / Z dZ/dy
+                    mass = exact_difference(lambda y: ctc_z(y, targets), y, entry, h=1)
+                    return -factor * y[entry] * mass / ctc_z(y, targets)
 
-    def covariance(targets, i, j):
-        total, first, second = mass(y, targets), entries[i], entries[j]
-        mean = [mass_through(y, targets, e) / total for e in (first, second)]
-        return mass_through(y, targets, first, second) / total - mean[0] * mean[1]
+                jacobian[i, j] = y[entries[j]] * slope_at(field, y, *entries[j])  # d/da = y d/dy, for y = e^a
+            for i, j in pairs:
+                yield jacobian, covariances(y, targets), c, i, j
 
-    def rhs(targets, c, i, j):
-        return (c[j] - c[i]) * covariance(targets, i, j)
-
-    c = [1, 3, -2, 5, 7, 4, 11, 9, 6]
-    check_equation("eq-check-asymmetry", lhs, rhs, [([1, 2], c, 1, 3), ([1], c, 0, 4), ([1, 2], c, 5, 1)])
+    check_equation("eq-check-asymmetry", lhs, rhs, cases())
 
 
-@pytest.mark.equation("eq-check-directional")
+@pytest.mark.equation("eq-check-directional", patterns={
+    r"\frac{d}{ds} f(u + s d) |_{s=0}": "slope", "g_{#i}": "gradient[#i]", "d_{#i}": "direction[#i]"})
 def test_directional():
-    """The symbolic derivative of Z along a line against the sum of exact differences in single entries."""
-    def lhs(f, x, g, d):
-        s = sympy.Symbol("s")
-        return int(sympy.Poly(sympy.expand(f(x + s * d)), s).coeff_monomial(s))
+    """sympy: the slope of the loss along a line through the logits against those in each logit. With r = e^s the line
+    is x r^d, and d/ds is d/dr at r = 1."""
+    def rhs(slope, gradient, direction, n):
+        return sum(gradient[i] * direction[i] for i in range(0, n))
 
-    def rhs(f, x, g, d):
-        n = len(d)
-        return sum(g[i] * d[i] for i in range(0, n))
+    def cases():
+        for seed, (z, x) in enumerate(_flat_losses()):
+            d = [int(n) for n in np.random.default_rng(seed).integers(-2, 3, x.size)]
 
-    rng, cases = np.random.default_rng(0), []
-    for targets in ([1, 2], [1, 1], [2]):
-        def f(x, targets=targets):
-            return mass(x.reshape(3, 3), targets)
-        x, d = random_integers(rng, 9, bits=10), random_integers(rng, 9, bits=10)
-        cases.append((f, x, [exact_difference(f, x, (i,), 1000) for i in range(9)], d))
-    check_equation("eq-check-directional", lhs, rhs, cases)
+            def along(r, z=z, x=x, d=d):
+                return z(softmax(x * np.array([r[0]**n for n in d]).reshape(x.shape)))
+
+            slope = -slope_at(along, ONE, 0) / along(ONE)
+            gradient = [grad_logit(z, x, *index) for index in np.ndindex(x.shape)]
+            yield slope, zero_outside(gradient, OUTSIDE), zero_outside(d, OUTSIDE), x.size
+
+    check_equation("eq-check-directional", _first, rhs, cases())
 
 
-@pytest.mark.equation("eq-check-dot-product")
+def _flat_losses():
+    """Z of CTC and of RNN-T as functions of normalised rows, and exponentials of logits."""
+    for x, targets in CTC_INPUTS:
+        yield lambda y, targets=targets: ctc_z(y, targets), x
+    for x, targets in RNNT_INPUTS:
+        yield lambda y, targets=targets: rnnt_z_of_rows(y, targets), x.reshape(-1, x.shape[-1])
+
+
+@computed(kind="backward pass")
+def backward(y_row, gathered, w):
+    """Of a log-softmax and a gather, in closed form: scatter, and g - y sum g."""
+    g = np.full(len(y_row), Fraction(0), dtype=object)
+    np.add.at(g, gathered, w)
+    return g - y_row * g.sum()
+
+
+@pytest.mark.equation("eq-check-dot-product", patterns={
+    "(Jv)_{#i}": "Jv[#i]", r"(J^{\mathsf T} w)_{#j}": "JTw[#j]"}, over={"i": "range(m)", "j": "range(n)"})
 def test_dot_product():
-    """Forward by the symbolic Jacobian of log-softmax against its backward step in closed form."""
-    J = log_softmax_jacobian(Y)
+    """sympy: the outputs of a log-softmax, some of them read twice or never, along a line, against the closed form of
+    the backward pass."""
+    def lhs(w, v, Jv, JTw, m, n):
+        return sum(w[i] * Jv[i] for i in range(m))
 
-    def lhs(w, v, JTw):
-        return sum(w[i] * (J @ v)[i] for i in range(3))
-
-    def rhs(w, v, JTw):
-        n = len(v)
+    def rhs(w, v, Jv, JTw, m, n):
         return sum(JTw[j] * v[j] for j in range(0, n))
 
-    check_equation("eq-check-dot-product", lhs, rhs, [
-        (w, v, w - Y * w.sum()) for w, v in [(W, G), (G, W), (G, np.array([1, 5, 2], dtype=object))]])
+    def cases():
+        rng = np.random.default_rng(0)
+        for x, gathered in [([2, 3, 5], [1]), ([1, 4], [0, 1, 1, 0]), ([3, 0, 2, 6], [3, 0, 0]), ([7], [0, 0])]:
+            x, v = np.array([Fraction(n) for n in x], dtype=object), rng.integers(-3, 4, len(x)).tolist()
+            w = rng.integers(-9, 10, len(gathered)).tolist()
+
+            def log_slope(k, x=x, v=v):  # d/ds log y_k, where x r^v moves with r = e^s
+                return slope_at(lambda r: softmax(x * np.array([r[0]**n for n in v]))[k], ONE, 0) / softmax(x)[k]
+
+            Jv = [log_slope(k) for k in gathered]
+            JTw = zero_outside(backward(softmax(x), gathered, w), OUTSIDE)
+            yield w, zero_outside(v, OUTSIDE), Jv, JTw, len(w), len(x)
+
+    check_equation("eq-check-dot-product", lhs, rhs, cases())

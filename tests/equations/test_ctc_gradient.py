@@ -3,37 +3,51 @@
 from fractions import Fraction
 from math import prod
 
+import notation
 import numpy as np
 import pytest
+import ranges
 from brute_force import CTC_INPUTS as INPUTS
 from brute_force import (
     ctc_alpha,
     ctc_beta,
     ctc_beta_2006,
+    ctc_emissions,
     ctc_grad_probs,
     ctc_occupancy,
+    ctc_occupancy_of_nodes,
     ctc_skip,
     ctc_strings,
     ctc_z,
+    each_entry,
     extended,
+    grad_logit,
     mass,
-    probabilities,
+    slope,
     slopes_in_logs,
     stands_in,
     states,
 )
 
+from reference_impl import ctc, log_softmax
 from reference_impl.differences import exact_difference
 from reference_impl.equations import check_equation, zero_outside
 from reference_impl.symbolic import field_grid, softmax
+
+NOTATION = notation.CTC
+QUANTITIES = ranges.CTC
 
 # frames and targets of the cases in which sympy differentiates with respect to every score
 BY_SYMPY = [(2, [1]), (3, [1, 2]), (3, [1, 1]), (2, [])]
 
 
-def occupancy_over(alpha, beta, labels, y, t, k):
-    """Mass of the nodes of frame t that emit k."""
-    return sum((alpha[t, s] * beta[t, s] for s in range(len(labels)) if labels[s] == k), Fraction(0))
+def _first(value, *_):
+    return value
+
+
+def _grad_probs(y, targets):
+    """dZ/dy of every entry by exact differences."""
+    return each_entry(y.shape, lambda *entry: ctc_grad_probs(y, targets, *entry))
 
 
 def _entries():
@@ -46,16 +60,16 @@ def _entries():
 @pytest.mark.equation("eq-ctc-grad-probs")
 def test_grad_probs():
     """Exact difference of the sum over strings against the masses of the nodes that emit k, divided by y."""
-    def rhs(derivative, alpha, beta, labels, z, y, t, k, S):
+    def rhs(grad_probs, alpha, beta, labels, z, y, t, k, S):
         return sum(alpha[t, s] * beta[t, s] for s in range(0, S) if labels[s] == k) / y[t, k]
 
-    check_equation("eq-ctc-grad-probs", lambda derivative, *_: derivative, rhs, _entries())
+    check_equation("eq-ctc-grad-probs", _first, rhs, _entries())
 
 
 @pytest.mark.equation("eq-ctc-grad-probs-no-division")
 def test_grad_probs_no_division():
     """The same without dividing by y, also where y is 0."""
-    def rhs(derivative, alpha, beta, labels, kappa, t, k, S):
+    def rhs(grad_probs, alpha, beta, labels, kappa, t, k, S):
         return sum((alpha[t - 1, s] + alpha[t - 1, s - 1] + kappa[s] * alpha[t - 1, s - 2]) * beta[t, s]
                    for s in range(0, S) if labels[s] == k)
 
@@ -69,72 +83,84 @@ def test_grad_probs_no_division():
                 cases.append((ctc_grad_probs(with_zero, targets, t, k), alpha, ctc_beta(with_zero, targets),
                               extended(targets), ctc_skip(targets), t, k, S))
     below = {"shift bound: range(0, S) -> range(0 - 1, S)": "state -1 adds 0: alpha reads as 0 outside the lattice"}
-    check_equation("eq-ctc-grad-probs-no-division", lambda derivative, *_: derivative, rhs, cases, equivalent=below)
+    check_equation("eq-ctc-grad-probs-no-division", _first, rhs, cases, equivalent=below,
+                   left_out={end: "for t >= 1: nothing arrives at frame 0" for end in ("T = 1", "t = 0")})
 
 
-@pytest.mark.equation("eq-ctc-chain")
+def test_grad_probs_in_the_first_frame():
+    """There the bracket is 1 in the two states in which a path may begin, also where y is 0."""
+    for y, targets in INPUTS:
+        for k in range(y.shape[1]):
+            with_zero = y.copy()
+            with_zero[0, k] = Fraction(0)
+            beta, labels = ctc_beta(with_zero, targets), extended(targets)
+            endings = [beta[0, s] for s in range(len(labels)) if s <= 1 and labels[s] == k]
+            assert ctc_grad_probs(with_zero, targets, 0, k) == sum(endings)
+
+
+@pytest.mark.equation("eq-ctc-chain", patterns={
+    r"\frac{\partial \log Z}{\partial \log y_t(k)}": "slope",
+    r"\frac{\partial Z}{\partial y_t(k)}": "grad_probs[t, k]"})
 def test_chain():
     """sympy: log of the sum over strings with y = e^v, differentiated with respect to v, against y / Z dZ/dy."""
-    def lhs(slope, derivative, z, y, t, k):
-        return slope
+    def rhs(slope, grad_probs, z, y, t, k):
+        return y[t, k] / z * grad_probs[t, k]
 
-    def rhs(slope, derivative, z, y, t, k):
-        return y[t, k] / z * derivative[t, k]
+    def cases():
+        for y, targets in INPUTS:
+            slopes = -_slopes(y, targets)
+            grad_probs, z = _grad_probs(y, targets), ctc_z(y, targets)
+            for t, k in np.ndindex(y.shape):
+                yield slopes[t, k], zero_outside(grad_probs), z, zero_outside(y), t, k
 
-    cases = []
-    for y, targets in INPUTS[0], INPUTS[1]:
-        slopes = -slopes_in_logs(y, [list(enumerate(string)) for string in ctc_strings(y, targets)])
-        derivative = np.empty(y.shape, dtype=object)
-        for t, k in np.ndindex(y.shape):
-            derivative[t, k] = ctc_grad_probs(y, targets, t, k)
-        cases += [(slopes[t, k], zero_outside(derivative), ctc_z(y, targets), zero_outside(y), t, k)
-                  for t, k in np.ndindex(y.shape)]
-    check_equation("eq-ctc-chain", lhs, rhs, cases)
+    check_equation("eq-ctc-chain", _first, rhs, cases())
 
 
-@pytest.mark.equation("eq-ctc-grad-log-probs")
+def _slopes(y, targets):
+    """dL / d log y of every entry, by sympy."""
+    return slopes_in_logs(y, [list(enumerate(string)) for string in ctc_strings(y, targets)])
+
+
+@pytest.mark.equation("eq-ctc-grad-log-probs", patterns={r"\frac{\partial L}{\partial \log y_t(k)}": "slope"})
 def test_grad_log_probs():
-    """-y / Z times the exact difference against minus the occupancy computed from alpha and beta."""
-    def lhs(derivative, occupancy, z, y, t, k):
-        return -y[t, k] / z * derivative
-
-    def rhs(derivative, occupancy, z, y, t, k):
+    """sympy: -log of the sum over strings with y = e^v, differentiated, against minus the occupancy of alpha, beta."""
+    def rhs(slope, occupancy, t, k):
         return -occupancy[t, k]
 
-    cases = []
-    for derivative, alpha, beta, labels, z, y, t, k, _ in _entries():
-        occupancy = np.array([[occupancy_over(alpha, beta, labels, y, i, j) / z for j in range(3)]
-                              for i in range(len(y))], dtype=object)
-        cases.append((derivative, occupancy, z, y, t, k))
-    check_equation("eq-ctc-grad-log-probs", lhs, rhs, cases)
+    check_equation("eq-ctc-grad-log-probs", _first, rhs, (
+        (slopes[t, k], ctc_occupancy_of_nodes(y, targets), t, k)
+        for y, targets in INPUTS for slopes in [_slopes(y, targets)] for t, k in np.ndindex(y.shape)))
 
 
-@pytest.mark.equation("eq-ctc-expectation")
+@pytest.mark.equation("eq-ctc-expectation", patterns={
+    r"p(\pi \mid x)": "mass(y, pi)", r"\pi_t": "pi[t]"}, over={r"\pi : \mathcal B(\pi) = l": "for pi in strings"})
 def test_expectation():
     """The occupancy from alpha and beta against the probability of k in frame t among the strings."""
     def lhs(occupancy, strings, z, y, t, k):
-        return occupancy
+        return occupancy[t, k]
 
     def rhs(occupancy, strings, z, y, t, k):
         return sum(mass(y, string) / z * (string[t] == k) for string in strings)
 
-    cases = [(occupancy_over(alpha, beta, labels, y, t, k) / z, ctc_strings(y, [j for j in labels if j]), z, y, t, k)
-             for _, alpha, beta, labels, z, y, t, k, _ in _entries()]
-    check_equation("eq-ctc-expectation", lhs, rhs, cases)
+    check_equation("eq-ctc-expectation", lhs, rhs, (
+        (ctc_occupancy_of_nodes(y, targets), ctc_strings(y, targets), ctc_z(y, targets), y, t, k)
+        for y, targets in INPUTS for t, k in np.ndindex(y.shape)))
 
 
 @pytest.mark.equation("eq-ctc-occupancy-sum")
 def test_occupancy_sum():
-    """The occupancies of each frame add up to 1."""
+    """alpha beta, over Z of the strings, adds up to 1 in each frame."""
     def rhs(occupancy, t, V):
         return sum(occupancy[t, k] for k in range(0, V))
 
-    cases = [(zero_outside(ctc_occupancy(y, targets), zero=5), t, y.shape[1])
+    cases = [(zero_outside(ctc_emissions(y, targets) / ctc_z(y, targets), zero=5), t, y.shape[1])
              for y, targets in INPUTS for t in range(len(y))]
     check_equation("eq-ctc-occupancy-sum", lambda occupancy, t, V: 1, rhs, cases)
 
 
-@pytest.mark.equation("eq-ctc-shared")
+@pytest.mark.equation("eq-ctc-shared", patterns={r"\Pr(\text{arc} \mid x, l)": "posterior[t, r, s]"}, over={
+    r"\substack{\text{arcs } (t-1, r) \to (t, s) \\ \text{with } l'_s = k}":
+    "for s in range(S) for r in range(S) if labels[s] == k"})
 def test_shared():
     """The occupancy from alpha and beta against the shares of strings that use each arc into frame t with symbol k."""
     def rhs(occupancy, posterior, labels, t, k, S):
@@ -148,55 +174,85 @@ def test_shared():
             for t, r, s in np.ndindex(T, S, S):
                 if t >= 1 and stands_in(string, t - 1, r, targets) and stands_in(string, t, s, targets):
                     posterior[t, r, s] += mass(y, string) / z
-        alpha, beta = ctc_alpha(y, targets), ctc_beta(y, targets)
-        cases += [(occupancy_over(alpha, beta, extended(targets), y, t, k) / z, zero_outside(posterior, zero=5),
-                   extended(targets), t, k, S) for t in range(1, T) for k in range(3)]
-    check_equation("eq-ctc-shared", lambda occupancy, *_: occupancy, rhs, cases)
+        occupancy = ctc_occupancy_of_nodes(y, targets)
+        cases += [(occupancy, zero_outside(posterior, zero=5), extended(targets), t, k, S)
+                  for t in range(1, T) for k in range(y.shape[1])]
+    check_equation("eq-ctc-shared", lambda occupancy, posterior, labels, t, k, S: occupancy[t, k], rhs, cases,
+                   left_out={end: "for t >= 1: no arc leads to frame 0" for end in ("T = 1", "t = 0")})
 
 
-@pytest.mark.equation("eq-ctc-log-softmax")
+def test_shared_in_the_first_frame():
+    """There the arcs come from the start, and have the posteriors of the states in which a path may begin."""
+    for y, targets in INPUTS:
+        posteriors = ctc_alpha(y, targets)[0] * ctc_beta(y, targets)[0] / ctc_z(y, targets)
+        for k in range(y.shape[1]):
+            arcs = [posteriors[s] for s, label in enumerate(extended(targets)) if s <= 1 and label == k]
+            assert ctc_occupancy(y, targets)[0, k] == sum(arcs)
+
+
+@pytest.mark.equation("eq-ctc-log-softmax", patterns={
+    r"\frac{\partial \log y_t(j)}{\partial u_t(k)}": "x[t, k] * slope(y[t, j], x[t, k]) / y[t, j]"})
 def test_log_softmax():
     """sympy: derivative of each log-prob with respect to each logit, as rational functions of x = e^u."""
-    x = field_grid("x", (2, 3))
-    y = softmax(x)
+    def lhs(x, y, t, j, k):
+        return x[t, k] * slope(y[t, j], x[t, k]) / y[t, j]
 
-    def lhs(y, t, j, k):
-        return x[t, k] * y[t, j].diff(x[t, k]) / y[t, j]
-
-    def rhs(y, t, j, k):
+    def rhs(x, y, t, j, k):
         return (j == k) - y[t, k]
 
-    check_equation("eq-ctc-log-softmax", lhs, rhs, [(y, t, j, k) for t in range(2) for j, k in np.ndindex(3, 3)])
+    grids = [field_grid("x", shape) for shape in [(1, 3), (3, 2)]]
+    check_equation("eq-ctc-log-softmax", lhs, rhs, (
+        (x, softmax(x), t, j, k) for x in grids for t, j, k in np.ndindex(*x.shape, x.shape[1])))
 
 
-def _logit_cases():
+def _grad_logits():
+    """d(-log Z)/du by sympy with x = e^u: as rational functions where those are small, and at fractions."""
     for T, targets in BY_SYMPY:
         x = field_grid("x", (T, 3))
-        y = softmax(x)
-        z, occupancy = ctc_z(y, targets), ctc_occupancy(y, targets)
+        z = ctc_z(softmax(x), targets)
         for t, k in np.ndindex(x.shape):
-            yield -x[t, k] * z.diff(x[t, k]) / z, occupancy, y, t, k, 3
+            yield -x[t, k] * slope(z, x[t, k]) / z, x, targets, t, k
+    for x, targets in INPUTS:
+        for t, k in np.ndindex(x.shape):
+            yield grad_logit(lambda y, targets=targets: ctc_z(y, targets), x, t, k), x, targets, t, k
+
+
+def _grad_logits_and_occupancy():
+    for grad_logits, x, targets, t, k in _grad_logits():
+        yield grad_logits, ctc_occupancy_of_nodes(softmax(x), targets), softmax(x), t, k, x.shape[1]
 
 
 @pytest.mark.equation("eq-ctc-logits-chain")
 def test_logits_chain():
     """sympy: derivative of -log of the sum over strings with respect to each logit, against the chain rule."""
-    def rhs(derivative, occupancy, y, t, k, V):
+    def rhs(grad_logits, occupancy, y, t, k, V):
         return -sum(occupancy[t, j] * ((j == k) - y[t, k]) for j in range(0, V))
 
-    check_equation("eq-ctc-logits-chain", lambda derivative, *_: derivative, rhs, _logit_cases())
+    check_equation("eq-ctc-logits-chain", _first, rhs, _grad_logits_and_occupancy())
 
 
 @pytest.mark.equation("eq-ctc-grad-logits")
 def test_grad_logits():
     """sympy: the same derivative against softmax minus occupancy, as rational functions."""
-    def rhs(derivative, occupancy, y, t, k, V):
+    def rhs(grad_logits, occupancy, y, t, k, V):
         return y[t, k] - occupancy[t, k]
 
-    check_equation("eq-ctc-grad-logits", lambda derivative, *_: derivative, rhs, _logit_cases())
+    check_equation("eq-ctc-grad-logits", _first, rhs, _grad_logits_and_occupancy())
 
 
-@pytest.mark.equation("eq-ctc-numerator")
+@pytest.mark.parametrize(("logits", "targets"), [
+    ([[0.1, 0.7, -0.4]] * 2, [1, 1]), ([[0.1, -np.inf, -0.4]] * 3, [1])], ids=["too few frames", "masks"])
+def test_without_mass(logits, targets):
+    """Where Z = 0 the gradient is 0, and softmax minus occupancy is not; no occupancies add up to 1."""
+    logits = np.array(logits)
+    log_probs = log_softmax(logits)
+    assert ctc_z(np.exp(log_probs), targets) == 0 and ctc.loss(log_probs, targets) == np.inf
+    occupancy, gradient = ctc.occupancy(log_probs, targets), ctc.grad_logits(logits, targets)
+    assert not occupancy.any() and not gradient.any()
+    assert (occupancy.sum(axis=1) != 1).all() and (np.exp(log_probs) - occupancy != gradient).any()
+
+
+@pytest.mark.equation("eq-ctc-numerator", patterns={"N": "n"})
 def test_numerator():
     """Z of the softmax, by strings, against the same sum in x divided by the sums of all frames."""
     def rhs(z, n, D, T):
@@ -207,55 +263,61 @@ def test_numerator():
     check_equation("eq-ctc-numerator", lambda z, n, D, T: z, rhs, cases)
 
 
-@pytest.mark.equation("eq-ctc-numerator-slope")
+@pytest.mark.equation("eq-ctc-numerator-slope", patterns={
+    r"\frac{\partial N}{\partial x_t(k)}": "grad_N[t, k]", r"M_t(k)": "M[t, k]"})
 def test_numerator_slope():
     """sympy: derivative of -log Z of the softmax with respect to each logit, against the slopes of log D and log N."""
-    def rhs(derivative, x, D, N, dN, t, k):
-        return x[t, k] * (1 / D[t] - 1 / N * dN[t, k])
+    def rhs(grad_logits, x, D, N, grad_N, t, k):
+        return x[t, k] * (1 / D[t] - 1 / N * grad_N[t, k])
 
-    cases = []
-    for T, targets in BY_SYMPY:
-        x = field_grid("x", (T, 3))
-        z, N = ctc_z(softmax(x), targets), ctc_z(x, targets)
-        dN = np.array([[N.diff(x[t, k]) for k in range(3)] for t in range(T)], dtype=object)
-        cases += [(-x[t, k] * z.diff(x[t, k]) / z, x, x.sum(axis=1), N, dN, t, k) for t, k in np.ndindex(x.shape)]
-    check_equation("eq-ctc-numerator-slope", lambda derivative, *_: derivative, rhs, cases)
+    cases = ((grad_logits, x, x.sum(axis=1), ctc_z(x, targets), _grad_probs(x, targets), t, k)
+             for grad_logits, x, targets, t, k in _grad_logits())
+    check_equation("eq-ctc-numerator-slope", _first, rhs, cases)
 
 
-@pytest.mark.equation("eq-ctc-cleared")
+@pytest.mark.equation("eq-ctc-cleared", patterns={
+    r"\frac{\partial N}{\partial x_t(k)}": "grad_N[t, k]", r"M_t(k)": "M[t, k]"})
 def test_cleared():
     """Exact differences of the path sum in x on one side, alpha and beta by strings on the other; both are mutated."""
-    def left(x, D, N, dN, M, t, k):
-        return x[t, k] * (D[t] * dN[t, k] - N)
+    def left(x, D, N, grad_N, M, t, k):
+        return x[t, k] * (D[t] * grad_N[t, k] - N)
 
-    def right(x, D, N, dN, M, t, k):
+    def right(x, D, N, grad_N, M, t, k):
         return D[t] * M[t, k] - x[t, k] * N
 
     cases = []
     for x, targets in INPUTS:
-        alpha, beta, labels = ctc_alpha(x, targets), ctc_beta(x, targets), extended(targets)
-        dN, M = np.empty(x.shape, dtype=object), np.empty(x.shape, dtype=object)
-        for t, k in np.ndindex(x.shape):
-            dN[t, k], M[t, k] = ctc_grad_probs(x, targets, t, k), occupancy_over(alpha, beta, labels, x, t, k)
-        cases += [(x, x.sum(axis=1), ctc_z(x, targets), dN, M, t, k) for t, k in np.ndindex(x.shape)]
+        grad_N, M = _grad_probs(x, targets), ctc_emissions(x, targets)
+        cases += [(x, x.sum(axis=1), ctc_z(x, targets), grad_N, M, t, k) for t, k in np.ndindex(x.shape)]
     check_equation("eq-ctc-cleared", left, right, cases)
     check_equation("eq-ctc-cleared", right, left, cases)
 
 
-@pytest.mark.equation("eq-ctc-exact-difference")
+@pytest.mark.equation("eq-ctc-exact-difference", patterns={
+    r"Z(y + h e_{t,k})": "ctc_z(_moved(y, h, t, k), targets)", "Z(y)": "ctc_z(y, targets)"})
 def test_exact_difference():
-    """Exact differences with several steps, times y, against the masses of the nodes that emit k."""
-    def lhs(y, targets, alpha, beta, labels, t, k, S):
-        uses = {y[t, k] * exact_difference(lambda y: ctc_z(y, targets), y, (t, k), h) for h in (1, Fraction(-2, 7))}
-        (use,) = uses  # the same for every step
-        return use
+    """Exact differences, times y, against the masses of the nodes that emit k."""
+    def lhs(y, targets, alpha, beta, labels, t, k, S, h):
+        return y[t, k] * exact_difference(lambda y: ctc_z(y, targets), y, (t, k), h)
 
-    def rhs(y, targets, alpha, beta, labels, t, k, S):
+    def rhs(y, targets, alpha, beta, labels, t, k, S, h):
         return sum(alpha[t, s] * beta[t, s] for s in range(0, S) if labels[s] == k)
 
-    cases = [(y, targets, ctc_alpha(y, targets), ctc_beta(y, targets), extended(targets), t, k, 2 * len(targets) + 1)
-             for y, targets in INPUTS for t, k in np.ndindex(y.shape)]
+    cases = [(y, targets, ctc_alpha(y, targets), ctc_beta(y, targets), extended(targets), t, k, 2 * len(targets) + 1, h)
+             for y, targets in INPUTS for t, k in np.ndindex(y.shape) for h in (1, Fraction(-2, 7))]
     check_equation("eq-ctc-exact-difference", lhs, rhs, cases)
+
+
+def _moved(y, h, t, k):
+    moved = y.copy()
+    moved[t, k] += h
+    return moved
+
+
+def test_exact_difference_without_a_step():
+    y, targets = INPUTS[0]
+    with pytest.raises(ValueError, match="h = 0"):
+        exact_difference(lambda y: ctc_z(y, targets), y, (0, 0), h=0)
 
 
 @pytest.mark.equation("eq-ctc-beta-2006")
@@ -276,19 +338,10 @@ def test_beta_2006():
 def test_grad_logits_2006():
     """sympy: derivative of -log Z of the softmax with respect to each logit, at integers x = e^u, against the formula
     with the emission in both alpha and beta, both by strings."""
-    def rhs(derivative, alpha, beta_2006, labels, z, y, t, k, S):
+    def rhs(grad_logits, alpha, beta_2006, labels, z, y, t, k, S):
         return y[t, k] - 1 / (z * y[t, k]) * sum(
             alpha[t, s] * beta_2006[t, s] for s in range(0, S) if labels[s] == k)
 
-    cases = []
-    for T, targets in BY_SYMPY:
-        x, point = field_grid("x", (T, 3)), 7 * probabilities(T, (T, 3))
-        z = ctc_z(softmax(x), targets)
-        at = [int(value) for value in point.flat]
-        y = point / point.sum(axis=1, keepdims=True)
-        for t, k in np.ndindex(x.shape):
-            slope = -x[t, k] * z.diff(x[t, k]) / z
-            cases.append((Fraction(int(slope.numer(*at)), int(slope.denom(*at))), ctc_alpha(y, targets),
-                          ctc_beta_2006(y, targets), extended(targets), ctc_z(y, targets), y, t, k,
-                          2 * len(targets) + 1))
-    check_equation("eq-ctc-grad-logits-2006", lambda derivative, *_: derivative, rhs, cases)
+    cases = ((grad_logits, ctc_alpha(y, targets), ctc_beta_2006(y, targets), extended(targets), ctc_z(y, targets), y, t,
+              k, 2 * len(targets) + 1) for grad_logits, x, targets, t, k in _grad_logits() for y in [softmax(x)])
+    check_equation("eq-ctc-grad-logits-2006", _first, rhs, cases)

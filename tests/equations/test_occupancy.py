@@ -3,26 +3,50 @@
 from fractions import Fraction
 from math import comb, prod
 
+import notation
 import numpy as np
 import pytest
+import ranges
 from brute_force import (
-    BLANK,
     RNNT_INPUTS,
+    RNNT_SHAPES,
+    Target,
+    blank_of,
     expected_uses,
     probabilities,
     rnnt_alpha,
-    rnnt_beta,
+    rnnt_arcs_of_nodes,
     rnnt_beta_beyond,
+    rnnt_gamma,
     rnnt_mass,
-    rnnt_occupancy,
+    rnnt_occupancy_of_nodes,
     rnnt_paths,
     rnnt_z,
+    zero,
 )
+from inside_a_band import path_shares, paths_inside, paths_leaving, window_nodes, z_inside
+from tex_to_python import Notation
 
 from reference_impl import rnnt
-from reference_impl.equations import check_equation, zero_outside
+from reference_impl.differences import exact_difference
+from reference_impl.equations import Quantities, check_equation, computed, zero_outside
 from reference_impl.semiring import REAL
 
+NOTATION = notation.RNNT | Notation({
+    r"P_{#t}(#k)": "P[#t, #k]",
+    r"F_{#t}(#r)": "F[#t, #r]",
+    r"Z_{\mathcal K}": "z_band",
+    r"M_{\mathcal K}": "M",
+})
+QUANTITIES = ranges.RNNT | Quantities(
+    {"P": "T, U + 1", "F": "T, U + 1", "left_low": "T, U + 1", "entered": "T, U + 1", "w_blank": "T, U + 1",
+     "w_label": "T, U", "beta": "T + 1, U + 1", "c": "T", "d": "U", "e_all": "T, U + 1, V", "e_inside": "T, U + 1, V",
+     "e_leaving": "T, U + 1, V"},
+    {"N = 2": lambda N: N == 2, "n = 0": lambda n: n == 0, "n = N": lambda n, N: n == N,
+     "k = 0": lambda k, P: k == 0, "k = U": lambda k, P, U: k == U,
+     "r = 0": lambda r: r == 0, "r = U": lambda r, U: r == U,
+     "nothing leaves the band": lambda z_band, z: z_band == z, "nothing stays in the band": lambda z_band: z_band == 0})
+INPUTS = sorted(RNNT_INPUTS, key=lambda case: case[0].size)  # runs with random numbers end at the first that differs
 FIVE = Fraction(5)  # what reads as 5 outside its range is noticed when it is read there
 
 
@@ -30,210 +54,259 @@ def first(value, *_):
     return value
 
 
-def gamma_by_masses(y, labels):
-    return rnnt_alpha(y, labels) * rnnt_beta(y, labels) / rnnt_z(y, labels)
-
-
-def arcs(y, labels):
-    """Posteriors of blank and label arcs, (T, U+1) each, from enumerated paths; the label arcs of the top row are 0."""
-    uses = rnnt_occupancy(y, labels)
-    e_label = np.array([[uses[t, u, k] for u, k in enumerate([*labels, BLANK])] for t in range(len(y))], dtype=object)
-    e_label[:, -1] = Fraction(0)
-    return uses[..., BLANK], e_label
-
-
-def labels_in(entries, t):
-    """Labels that a path writes in frame t."""
-    return sum(entry[0] == t and entry[2] != BLANK for entry in entries)
-
-
-@pytest.mark.equation("eq-occ-dummy")
+@pytest.mark.equation("eq-occ-dummy", patterns={r"\frac{\partial L}{\partial \nu(t, u)}": "slope"})
 def test_dummy():
     """Z is affine in the factor e^nu of the arcs that leave a node: exact difference, over -Z, against alpha beta."""
-    def lhs(gamma, y, labels, t, u):
-        tripled = y.copy()
-        tripled[t, u] *= 3
-        slope = (rnnt_z(tripled, labels) - rnnt_z(y, labels)) / 2
-        return -slope / rnnt_z(y, labels)
-
-    def rhs(gamma, y, labels, t, u):
+    def rhs(slope, gamma, t, u):
         return -gamma[t, u]
 
-    check_equation("eq-occ-dummy", lhs, rhs, [
-        (zero_outside(gamma_by_masses(y, labels)), y, labels, *node)
-        for y, labels in RNNT_INPUTS for node in np.ndindex(y.shape[:2])])
+    def cases():
+        for y, labels in INPUTS:
+            gamma = zero_outside(rnnt_gamma(y, labels))
+            for t, u in np.ndindex(y.shape[:2]):
+                yield -by_factor(y, labels, t, u) / rnnt_z(y, labels), gamma, t, u
+
+    check_equation("eq-occ-dummy", first, rhs, cases())
 
 
-@pytest.mark.equation("eq-occ-rescale")
+@computed(kind="exact difference")
+def by_factor(y, labels, t, u):
+    """The derivative of Z with respect to a factor of all that leaves a node, at 1."""
+    return exact_difference(lambda factors: rnnt_z(y * factors[..., None], labels), np.full(y.shape[:2], Fraction(1)),
+                            (t, u), h=2)
+
+
+@pytest.mark.equation("eq-occ-rescale", patterns={"Z'": "z_rescaled"})
 def test_rescale():
     """The sum over paths with a factor on the blanks of each frame and one on each label, against factors taken out."""
-    def lhs(z, y, labels, c, d, T, U):
-        scaled = y.copy()
-        for t, u in np.ndindex(y.shape[:2]):
-            scaled[t, u, BLANK] *= c[t]
-            if u < U:
-                scaled[t, u, labels[u]] *= d[u]
-        return rnnt_z(scaled, labels)
-
-    def rhs(z, y, labels, c, d, T, U):
+    def rhs(z_rescaled, z, c, d, T, U):
         return z * prod(c[t] for t in range(0, T)) * prod(d[u] for u in range(0, U))
 
-    check_equation("eq-occ-rescale", lhs, rhs, [
-        (rnnt_z(y, labels), y, labels, zero_outside(probabilities(7, (len(y),)), zero=FIVE),
-         zero_outside(probabilities(8, (len(labels),)), zero=FIVE), len(y), len(labels)) for y, labels in RNNT_INPUTS])
+    def cases():
+        for y, labels in INPUTS:
+            (T, rows, _), c, d, scaled = y.shape, probabilities(7, len(y)), probabilities(8, len(labels)), y.copy()
+            for t, u in np.ndindex(T, rows):
+                scaled[t, u, blank_of(labels)] *= c[t]
+                if u < rows - 1:
+                    scaled[t, u, labels[u]] *= d[u]
+            yield (rnnt_z(scaled, labels), rnnt_z(y, labels), zero_outside(c, zero=FIVE), zero_outside(d, zero=FIVE), T,
+                   rows - 1)
+
+    check_equation("eq-occ-rescale", first, rhs, cases())
 
 
-def flat(T, U):
-    """Paths of equal weight, as entries (t, u, k); with them T and U."""
-    y = np.full((T, U + 1, 2), Fraction(1), dtype=object)
-    return rnnt_paths(y, [1] * U)
+def flats():
+    """All paths weigh the same."""
+    for T, V, labels in [*RNNT_SHAPES, (1, 3, [1, 2]), (2, 3, [1]), (4, 3, [1, 1, 2]), (5, 2, [1, 1, 1])]:
+        yield np.full((T, len(labels) + 1, V), Fraction(1)), labels
 
 
-FLAT = [(T, U, flat(T, U)) for T, U in ((2, 1), (3, 2), (2, 3), (4, 2), (5, 3))]
-
-
-@pytest.mark.equation("eq-occ-ridge-variance")
+@pytest.mark.equation("eq-occ-ridge-variance", over={
+    "t + u = n": "for t, u in np.ndindex(T, U + 1) if t + u == n"})
 def test_ridge_variance():
-    """Variance of the row in which a path crosses an anti-diagonal, over all paths, against the closed form."""
-    def lhs(paths, n, U, N):
-        rows = [entries[n][1] for entries in paths]
-        return sum((u - Fraction(n * U, N)) ** 2 for u in rows) / len(rows)
+    """The occupancies alpha beta / Z of equal paths along an anti-diagonal, weighted by the squared distance from the
+    mean row, against the closed form; both sides are mutated."""
+    def left(gamma, n, T, U, N):
+        return sum((u - Fraction(n * U, N)) ** 2 * gamma[t, u] for t, u in np.ndindex(T, U + 1) if t + u == n)
 
-    def rhs(paths, n, U, N):
+    def right(gamma, n, T, U, N):
         return Fraction(n * U) * (N - U) * (N - n) / (N ** 2 * (N - 1))
 
-    check_equation("eq-occ-ridge-variance", lhs, rhs, [
-        (paths, n, U, T + U - 1) for T, U, paths in FLAT for n in range(T + U)])
+    def cases():
+        for y, labels in flats():
+            T, U = len(y), len(labels)
+            gamma = zero_outside(rnnt_gamma(y, labels))
+            yield from ((gamma, n, T, U, T + U - 1) for n in range(T + U) if T + U - 1 >= 2)
+
+    check_equation("eq-occ-ridge-variance", left, right, cases())
+    check_equation("eq-occ-ridge-variance", right, left, cases())
+
+
+@computed
+def shares_by_labels(y, labels):
+    """P_t(k), (T, U+1): the share of the mass of the paths that write k labels in frame t."""
+    blank, shares = blank_of(labels), np.full(y.shape[:2], zero(y), dtype=object)
+    paths = rnnt_paths(y, labels)
+    for entries, share in zip(paths, path_shares(y, paths), strict=True):
+        for t in range(len(y)):
+            shares[t, sum(frame == t and k != blank for frame, _, k in entries)] += share
+    return shares
 
 
 @pytest.mark.equation("eq-occ-flat-labels")
 def test_flat_labels():
     """Share of all paths that write k labels in frame t, by counting them, against a ratio of binomials."""
-    def lhs(paths, T, U, k, t):
-        return Fraction(sum(labels_in(entries, t) == k for entries in paths), len(paths))
+    def lhs(P, T, U, k, t):
+        return P[t, k]
 
-    def rhs(paths, T, U, k, t):
+    def rhs(P, T, U, k, t):
         return comb(T + U - 2 - k, U - k) / Fraction(comb(T + U - 1, U))
 
-    check_equation("eq-occ-flat-labels", lhs, rhs, [
-        (paths, T, U, k, t) for T, U, paths in FLAT for k in range(U + 1) for t in range(T)])
+    check_equation("eq-occ-flat-labels", lhs, rhs, (
+        (P, len(y), len(labels), k, t) for y, labels in flats() if len(y) >= 2
+        for P in [zero_outside(shares_by_labels(y, labels))] for t, k in np.ndindex(P.array.shape)),
+        left_out={"T = 1": "for T >= 2"})
 
 
-@pytest.mark.equation("eq-occ-frame-labels")
+def entered(y, labels):
+    """def-occ-entered: the mass of the beginnings that enter a frame in a row."""
+    alpha = rnnt_alpha(y, labels)
+    found = alpha * 0
+    found[0, 0] += 1
+    found[1:] = alpha[:-1] * y[:-1, :, blank_of(labels)]
+    return found
+
+
+@pytest.mark.equation("eq-occ-frame-labels", patterns={
+    r"\iota(#t, #u)": "entered[#t, #u]", r"\varnothing(#t, #u)": "w_blank[#t, #u]", r"y(#t, #u)": "w_label[#t, #u]"})
 def test_frame_labels():
     """Share of the mass of the paths that write k labels in frame t, against entering, writing, leaving, finishing."""
-    def lhs(y, labels, entered, blank, label, beta, z, t, k, U):
-        mass = sum(rnnt_mass(y, entries) for entries in rnnt_paths(y, labels) if labels_in(entries, t) == k)
-        return mass / z
+    def lhs(P, entered, w_blank, w_label, beta, z, t, k, U):
+        return P[t, k]
 
-    def rhs(y, labels, entered, blank, label, beta, z, t, k, U):
+    def rhs(P, entered, w_blank, w_label, beta, z, t, k, U):
         return 1 / z * sum(
-            entered[t, u] * prod(label[t, u + j] for j in range(0, k)) * blank[t, u + k] * beta[t + 1, u + k]
+            entered[t, u] * prod(w_label[t, u + j] for j in range(0, k)) * w_blank[t, u + k] * beta[t + 1, u + k]
             for u in range(0, U - k + 1))
 
-    cases = []
-    for y, labels in RNNT_INPUTS:
-        U, alpha = len(labels), rnnt_alpha(y, labels)
-        entered = np.zeros_like(alpha)
-        entered[0, 0] = Fraction(1)
-        entered[1:] = alpha[:-1] * y[:-1, :, BLANK]
-        beta = rnnt_beta_beyond(y, labels)
-        parts = [zero_outside(entered, zero=FIVE), zero_outside(y[..., BLANK], zero=FIVE),
-                 zero_outside(y[:, range(U), labels], zero=FIVE), zero_outside(beta, zero=FIVE)]
-        cases += [(y, labels, *parts, rnnt_z(y, labels), t, k, U) for t in range(len(y)) for k in range(U + 1)]
-    check_equation("eq-occ-frame-labels", lhs, rhs, cases)
+    def cases():
+        for y, labels in INPUTS:
+            U = len(labels)
+            parts = (entered(y, labels), y[..., blank_of(labels)], y[:, range(U), list(labels)],
+                     rnnt_beta_beyond(y, labels))
+            parts = [zero_outside(part, zero=FIVE) for part in parts]
+            for t, k in np.ndindex(y.shape[:2]):
+                yield shares_by_labels(y, labels), *parts, rnnt_z(y, labels), t, k, U
+
+    check_equation("eq-occ-frame-labels", lhs, rhs, cases())
 
 
-@pytest.mark.equation("eq-occ-climb")
+@computed
+def shares_leaving_low(y, labels):
+    """F_t(r), (T, U+1): the share of the mass of the paths that leave frame t at row r or lower."""
+    blank, shares = blank_of(labels), np.full(y.shape[:2], zero(y), dtype=object)
+    paths = rnnt_paths(y, labels)
+    for entries, share in zip(paths, path_shares(y, paths), strict=True):
+        for t, u, k in entries:
+            if k == blank:
+                shares[t, u:] += share
+    return shares
+
+
+@pytest.mark.equation("eq-occ-climb", conditions={r"t = 0, \dots, T - 2": "0 <= t <= T - 2"})
 def test_climb():
-    """Share of the paths that leave frame t at or below row r, against that of the next frame and one label arc."""
-    def lhs(y, labels, F, e_label, t, r):
-        paths = rnnt_paths(y, labels)
-        low = sum(rnnt_mass(y, entries) for entries in paths
-                  if any(entry[0] == t and entry[2] == BLANK and entry[1] <= r for entry in entries))
-        return low / rnnt_z(y, labels)
+    """Share of the paths that leave frame t at or below row r, against that of the next frame and one label arc, both
+    from alpha and beta. At the last frame there is no next one, and the equation is false."""
+    def lhs(left_low, F, e_label, t, r, T):
+        return left_low[t, r]
 
-    def rhs(y, labels, F, e_label, t, r):
+    def rhs(left_low, F, e_label, t, r, T):
         return F[t + 1, r] + e_label[t + 1, r]
 
-    cases = []
-    for y, labels in RNNT_INPUTS:
-        e_blank, e_label = arcs(y, labels)
-        cases += [(y, labels, zero_outside(e_blank.cumsum(axis=1)), zero_outside(e_label), t, r)
-                  for t in range(len(y) - 1) for r in range(len(labels) + 1)]
-    check_equation("eq-occ-climb", lhs, rhs, cases)
+    def cases(frames):
+        for y, labels in INPUTS:
+            e_blank, e_label = rnnt_arcs_of_nodes(y, labels)
+            F = zero_outside(e_blank.cumsum(axis=1))
+            for t, r in np.ndindex(y.shape[:2]):
+                if t in frames(len(y)):
+                    yield shares_leaving_low(y, labels), F, zero_outside(e_label), t, r, len(y)
+
+    reason = "for t = 0, ..., T - 2"
+    check_equation("eq-occ-climb", lhs, rhs, cases(lambda T: range(T - 1)),
+                   left_out={"T = 1": reason, "t = T - 1": reason})
+    assert any(lhs(*case) != rhs(*case) for case in cases(lambda T: [T - 1]))
 
 
-class Band:
-    """A set of nodes on a grid, the paths inside it and those that leave it, and Z of what is inside by a recursion."""
-
-    def __init__(self, seed, T, labels, nodes):
-        self.y, self.labels = probabilities(seed, (T, len(labels) + 1, 3)), labels
-        self.z, self.gamma = rnnt_z(self.y, labels), gamma_by_masses(self.y, labels)
-        self.nodes = nodes
-        kept = self.y.copy()
-        for node in np.ndindex(kept.shape[:2]):
-            kept[node] *= node in nodes
-        self.z_band = rnnt.Z(kept, labels, semiring=REAL)
-        paths = rnnt_paths(self.y, labels)
-        self.inside = [p for p in paths if all(entry[:2] in nodes for entry in p)]
-        self.leaving = [p for p in paths if p not in self.inside]
-        self.outside = [self.masses_outside(p) for p in self.leaving]
-
-    def masses_outside(self, path):
-        return rnnt_mass(self.y, path), sum(entry[:2] not in self.nodes for entry in path)
-
-    def mean_outside(self):
-        """Mean number of nodes outside, of the paths that leave."""
-        return sum(mass * count for mass, count in self.outside) / sum(mass for mass, _ in self.outside)
+def bands():
+    """y, labels, and the nodes that are kept: of windows, or all but a hole."""
+    windows = [(3, 3, [1, 2], [0, 0, 1], 2), (3, 3, [2, 2], [0, 1, 1], 2), (2, 3, [1, 2, 1], [0, 1], 3),
+               (4, 3, [1, 2], [0, 0, 1, 1], 2), (2, 2, [1, 1, 1], [0, 1], 3),
+               (2, 4, Target([3, 0], blank=2), [0, 1], 2), (3, 3, [1, 2], [0, 0, 0], 2), (1, 3, [2], [0], 2),
+               (1, 3, [2], [0], 1), (3, 3, [], [0, 0, 0], 1), (3, 3, [], [0, 1, 0], 1)]
+    for seed, (T, V, labels, lower, rows) in enumerate(windows):
+        yield probabilities(seed, (T, len(labels) + 1, V)), labels, window_nodes(lower, rows, len(labels))
+    y, labels = RNNT_INPUTS[0]
+    yield y, labels, [node for node in np.ndindex(y.shape[:2]) if node != (1, 1)]
 
 
-def rows_of(lower, width, U):
-    return {(t, u) for t, p in enumerate(lower) for u in range(p, min(p + width, U + 1))}
-
-
-BANDS = [Band(0, 3, [1, 2], rows_of([0, 0, 1], 2, 2)), Band(1, 3, [2, 2], rows_of([0, 1, 1], 2, 2)),
-         Band(2, 2, [1, 2, 1], rows_of([0, 1], 3, 3)), Band(3, 4, [1, 2], rows_of([0, 0, 1, 1], 2, 2)),
-         Band(4, 3, [1, 2], {(t, u) for t in range(3) for u in range(3)} - {(1, 1)})]
-
-
-@pytest.mark.equation("eq-occ-band")
+@pytest.mark.equation("eq-occ-band", patterns={r"\Pr(\text{path inside } \mathcal K)": "inside"})
 def test_band():
     """Share of the mass of the paths that stay inside, one by one, against the recursion on what is inside."""
-    def lhs(band, z_band, z):
-        return sum(rnnt_mass(band.y, path) for path in band.inside) / z
-
-    def rhs(band, z_band, z):
+    def rhs(inside, z_band, z):
         return z_band / z
 
-    check_equation("eq-occ-band", lhs, rhs, [(band, band.z_band, band.z) for band in BANDS])
+    check_equation("eq-occ-band", first, rhs, (
+        (share_inside(y, labels, nodes), z_inside(y, labels, nodes), rnnt_z(y, labels))
+        for y, labels, nodes in bands()))
 
 
-@pytest.mark.equation("eq-occ-outside")
+@computed
+def share_inside(y, labels, nodes):
+    inside, leaving = [sum(rnnt_mass(y, path) for path in paths(y, labels, nodes))
+                       for paths in (paths_inside, paths_leaving)]
+    return inside / (inside + leaving)
+
+
+@computed
+def mean_outside(y, labels, nodes):
+    """Mean number of nodes outside, of the paths that leave."""
+    paths = paths_leaving(y, labels, nodes)
+    return sum(share * sum(entry[:2] not in nodes for entry in path)
+               for path, share in zip(paths, path_shares(y, paths), strict=True))
+
+
+@pytest.mark.equation("eq-occ-outside", over={
+    r"(t, u) \notin \mathcal K": "for t, u in np.ndindex(gamma.shape) if (t, u) not in K"})
 def test_outside():
-    """Node occupancies outside, added up, against the chance to leave times the mean of the nodes visited there."""
-    def lhs(band, z_band, z, M):
-        return sum(value for node, value in np.ndenumerate(band.gamma) if node not in band.nodes)
+    """Node occupancies outside, added up, against the chance to leave times the mean of the nodes visited there; both
+    sides are mutated."""
+    def left(gamma, K, z_band, z, M):
+        return sum(gamma[t, u] for t, u in np.ndindex(gamma.shape) if (t, u) not in K)
 
-    def rhs(band, z_band, z, M):
+    def right(gamma, K, z_band, z, M):
         return (1 - z_band / z) * M
 
-    cases = [(band, band.z_band, band.z, band.mean_outside()) for band in BANDS]
-    assert max(M for *_, M in cases) > 1 and cases[-1][-1] == 1  # a hole of one node is visited once
-    check_equation("eq-occ-outside", lhs, rhs, cases)
+    def cases():
+        for y, labels, nodes in bands():
+            if len(paths_leaving(y, labels, nodes)) > 0:
+                yield (rnnt_gamma(y, labels), nodes, z_inside(y, labels, nodes), rnnt_z(y, labels),
+                       mean_outside(y, labels, nodes))
+
+    nothing = {"nothing leaves the band": "M is a mean over the paths that leave"}
+    check_equation("eq-occ-outside", left, right, cases(), left_out=nothing)
+    check_equation("eq-occ-outside", right, left, cases(), left_out=nothing)
 
 
-@pytest.mark.equation("eq-occ-band-gradient")
+def test_bands():
+    """A hole of one node is visited once, and the package finds the same Z inside."""
+    *_, hole = bands()
+    assert mean_outside(*hole) == 1 < max(mean_outside(*band) for band in list(bands())[:3])
+    for y, labels, nodes in bands():
+        kept = [[y[t, u] * ((t, u) in nodes) for u in range(y.shape[1])] for t in range(len(y))]
+        assert rnnt.Z(np.array(kept), labels, blank=blank_of(labels), semiring=REAL) == z_inside(y, labels, nodes)
+
+
+@pytest.mark.equation("eq-occ-band-gradient", patterns={
+    r"e_{\mathcal K}(a)": "e_inside[a]", r"e_{\text{out}}(a)": "e_leaving[a]", "e(a)": "e_all[a]"})
 def test_band_gradient():
-    """Arc posteriors inside minus those of all paths, against the chance to leave and the posteriors of what leaves."""
-    def lhs(band, z_band, z, e_inside, e_leaving, index):
-        return (e_inside - rnnt_occupancy(band.y, band.labels))[index]
+    """Arc posteriors inside minus those of alpha and beta, against the chance to leave and the posteriors of what
+    leaves; both sides are mutated."""
+    def left(e_all, e_inside, e_leaving, z_band, z, a):
+        return e_inside[a] - e_all[a]
 
-    def rhs(band, z_band, z, e_inside, e_leaving, index):
-        return (1 - z_band / z) * (e_inside[index] - e_leaving[index])
+    def right(e_all, e_inside, e_leaving, z_band, z, a):
+        return (1 - z_band / z) * (e_inside[a] - e_leaving[a])
 
-    cases = []
-    for band in BANDS[:3]:
-        e = [expected_uses(band.y, paths) for paths in (band.inside, band.leaving)]
-        cases += [(band, band.z_band, band.z, *e, index) for index in np.ndindex(band.y.shape)]
-    check_equation("eq-occ-band-gradient", lhs, rhs, cases)
+    def cases():
+        for y, labels, nodes in bands():
+            kept = z_inside(y, labels, nodes), rnnt_z(y, labels)
+            inside, leaving = (paths(y, labels, nodes) for paths in (paths_inside, paths_leaving))
+            if inside and leaving:
+                e = rnnt_occupancy_of_nodes(y, labels), expected_uses(y, inside), expected_uses(y, leaving)
+                for a in np.ndindex(y.shape):
+                    yield *e, *kept, a
+
+    one_path = {end: "one path: it stays or it leaves" for end in ("T = 1", "U = 0")}
+    left_out = one_path | {"nothing leaves the band": "0 < Z_K < Z", "nothing stays in the band": "0 < Z_K < Z"}
+    check_equation("eq-occ-band-gradient", left, right, cases(), left_out=left_out)
+    check_equation("eq-occ-band-gradient", right, left, cases(), left_out=left_out)

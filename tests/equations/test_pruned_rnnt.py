@@ -3,208 +3,298 @@ stay in a band from the nodes that they visit; bounds from all sequences that th
 """
 
 from fractions import Fraction
-from itertools import pairwise, product
+from itertools import combinations_with_replacement, pairwise, product
 from math import prod
 
+import notation
 import numpy as np
 import pytest
+import ranges
 from brute_force import (
-    BLANK,
     RNNT_INPUTS,
+    blank_of,
+    each_entry,
     expected_uses,
+    grad_logit,
     probabilities,
     rnnt_alpha,
+    rnnt_arcs_of_nodes,
     rnnt_beta_beyond,
     rnnt_mass,
     rnnt_paths,
     rnnt_z,
+    zero,
 )
+from inside_a_band import is_inside, path_shares, paths_inside, visit_shares, window_nodes, z_inside
+from tex_to_python import Notation
 
-from reference_impl.duals import Dual
-from reference_impl.equations import check_equation, zero_outside
+from reference_impl.equations import Quantities, check_equation, computed, zero_outside
+from reference_impl.symbolic import softmax
 
+NOTATION = notation.RNNT | Notation({
+    r"\varnothing(#t, #u)": "w_blank[#t, #u]",
+    r"y(#t, #u)": "w_label[#t, #u]",
+    r"P_{#t}(#v, #w)": "P[#t, #v, #w]",
+    r"q_{#t}(#s)": "q[#t, #s]",
+    "t'": "i",
+    r"Z_{\mathcal K}": "z_band",
+}, {r"t' \ge t": "for i in range(t, T)", r"\pi": "range(paths)"})
+QUANTITIES = ranges.RNNT | Quantities(
+    {"P": "T, U + 1, U + 1", "entered": "T, U + 1", "w_blank": "T, U + 1", "w_label": "T, U + 1",
+     "beta": "T + 1, U + 1", "alpha_band": "T, U + 1", "gamma_band": "T, U + 1", "E_band": "T, U + 1, V", "a": "T",
+     "m": "T", "b": "T + 1", "h": "T"},
+    {"v = w": lambda v, w: v == w, "v < w": lambda v, w: v < w, "v = 0": lambda v: v == 0,
+     "w = U": lambda w, U, P: w == U,
+     "R = 1": lambda R: R == 1, "R = U + 1": lambda R, U: R == U + 1, "s = 0": lambda s, q: s == 0,
+     "s = U + 1 - R": lambda s, R, U, q: s == U + 1 - R,
+     "g = 0, R = 1": lambda g: g == 0, "g > 1": lambda g: g > 1,
+     "nothing leaves the band": lambda z_band, z: z_band == z, "nothing stays in the band": lambda z_band: z_band == 0})
 FIVE = Fraction(5)  # what reads as 5 outside its range is noticed when it is read there
-INPUTS = [*RNNT_INPUTS, (probabilities(9, (3, 4, 3)), [1, 2, 1]), (probabilities(10, (4, 3, 3)), [2, 1])]
+INPUTS = [*RNNT_INPUTS, *((probabilities(seed, (T, len(labels) + 1, V)), labels) for seed, T, V, labels in (
+    (9, 3, 3, [1, 2, 1]), (10, 4, 3, [2, 1]), (11, 4, 2, [1, 1, 1])))]
 
 
 def first(value, *_):
     return value
 
 
-def rows_in(entries, t):
-    """The rows in which a path enters and leaves frame t."""
-    rows = [u for frame, u, _ in entries if frame == t]
-    return rows[0], rows[-1]
+def weights(y, labels):
+    """Of the arcs by blank and by label, (T, U+1); no label leaves the top row."""
+    w_blank, w_label = y[..., blank_of(labels)], y[..., 0] * 0
+    w_label[:, :-1] = y[:, range(len(labels)), list(labels)]
+    return w_blank, w_label
 
 
-def shares(y, paths):
-    masses = [rnnt_mass(y, entries) for entries in paths]
-    return [mass / sum(masses) for mass in masses]
-
-
+@computed
 def moves(y, labels):
-    """P_t(v, w), (T, U+1, U+1), by enumeration."""
-    found = np.full((len(y), len(labels) + 1, len(labels) + 1), Fraction(0))
+    """P_t(v, w), (T, U+1, U+1): the share of the paths that enter frame t in row v and leave it in row w."""
+    rows = y.shape[1]
+    found = np.full((len(y), rows, rows), zero(y), dtype=object)
     paths = rnnt_paths(y, labels)
-    for entries, share in zip(paths, shares(y, paths), strict=True):
+    for entries, share in zip(paths, path_shares(y, paths), strict=True):
         for t in range(len(y)):
-            found[(t, *rows_in(entries, t))] += share
+            visited = [u for frame, u, _ in entries if frame == t]
+            found[t, visited[0], visited[-1]] += share
     return found
 
 
-def arcs(y, labels, paths=None):
-    """Posteriors of the label arcs (T, U) and of the blank arcs (T, U+1)."""
-    uses = expected_uses(y, rnnt_paths(y, labels) if paths is None else paths)
-    return uses[:, range(len(labels)), labels], uses[..., BLANK]
-
-
-@pytest.mark.equation("eq-prune-moves")
+@pytest.mark.equation("eq-prune-moves", patterns={r"\iota(#t, #u)": "entered[#t, #u]"})
 def test_moves():
     """Share of the paths that enter frame t in row v and leave it in row w against a beginning, steps and an ending."""
-    def rhs(share, z, entered, label, blank, beta, t, v, w):
-        return 1 / z * entered[t, v] * prod(label[t, j] for j in range(v, w)) * blank[t, w] * beta[t + 1, w]
+    def lhs(P, z, entered, w_label, w_blank, beta, t, v, w):
+        return P[t, v, w]
 
-    cases = []
+    def rhs(P, z, entered, w_label, w_blank, beta, t, v, w):
+        return 1 / z * entered[t, v] * prod(w_label[t, j] for j in range(v, w)) * w_blank[t, w] * beta[t + 1, w]
+
+    def cases():
+        for y, labels in INPUTS:
+            alpha, (w_blank, w_label) = rnnt_alpha(y, labels), weights(y, labels)
+            entered = w_blank * 0
+            entered[0, 0], entered[1:] = 1, (alpha * w_blank)[:-1]
+            arrays = entered, w_label, w_blank, rnnt_beta_beyond(y, labels)
+            P, z, arrays = moves(y, labels), rnnt_z(y, labels), [zero_outside(array) for array in arrays]
+            for t, v, w in np.ndindex(P.shape):
+                if v <= w:
+                    yield P, z, *arrays, t, v, w
+
+    check_equation("eq-prune-moves", lhs, rhs, cases())
+
+
+def test_moves_add_up_to_1():
     for y, labels in INPUTS:
-        alpha, blank = rnnt_alpha(y, labels), y[..., BLANK]
-        entered = y[..., BLANK] * 0
-        entered[0, 0], entered[1:] = 1, (alpha * blank)[:-1]
-        found, beta = moves(y, labels), rnnt_beta_beyond(y, labels)
-        assert all(sum(frame.flat) == 1 for frame in found)
-        label = y[:, range(len(labels)), labels]
-        cases += [(found[t, v, w], rnnt_z(y, labels), *map(zero_outside, (entered, label, blank, beta)), t, v, w)
-                  for t, v, w in np.ndindex(found.shape) if v <= w]
-    check_equation("eq-prune-moves", first, rhs, cases)
+        assert all(frame.sum() == 1 == np.triu(frame).sum() for frame in moves(y, labels))
 
 
-def windows():
-    """y, labels, frame, first row and rows of every window."""
-    for y, labels in INPUTS:
-        for R in (1, 2, 3):
-            for t in range(len(y)):
-                for s in range(len(labels) + 2 - R):
-                    yield y, labels, t, s, R
+def scores(e_blank, e_label, R):
+    """def-prune-score, for every frame and first row of a window."""
+    T, rows = e_blank.shape
+    q = np.empty((T, rows + 1 - R), dtype=object)
+    for t, s in np.ndindex(q.shape):
+        q[t, s] = sum(e_blank[t, s:s + R]) - (e_label[t, s - 1] if s > 0 else 0)
+    return q
 
 
-def score(e_label, e_blank, t, s, R):
-    """def-prune-score."""
-    return sum(e_blank[t, s:s + R]) - (e_label[t, s - 1] if s > 0 else 0)
+def windows(T, U):
+    """Rows of a window, frame, first row."""
+    return [(R, t, s) for R in (1, 2, 3) for t in range(T) for s in range(U + 2 - R)]
 
 
 @pytest.mark.equation("eq-prune-score")
 def test_score():
-    """k2's score, from the arcs' posteriors, against the probabilities to be inside and to cross."""
+    """k2's score, from the arcs' posteriors by alpha and beta, against the probabilities to be inside and to cross, by
+    enumeration."""
+    def lhs(q, P, t, s, R, U):
+        return q[t, s]
+
     def rhs(q, P, t, s, R, U):
         return (sum(P[t, v, w] for v in range(s, s + R) for w in range(v, s + R))
                 - sum(P[t, v, w] for v in range(0, s) for w in range(s + R, U + 1)))
 
-    cases = [(score(*arcs(y, labels), t, s, R), zero_outside(moves(y, labels), FIVE), t, s, R, len(labels))
-             for y, labels, t, s, R in windows()]
-    check_equation("eq-prune-score", first, rhs, cases, equivalent={
+    def cases():
+        for y, labels in INPUTS:
+            P, arcs = zero_outside(moves(y, labels), FIVE), rnnt_arcs_of_nodes(y, labels)
+            for R, t, s in windows(len(y), len(labels)):
+                yield scores(*arcs, R), P, t, s, R, len(labels)
+
+    check_equation("eq-prune-score", lhs, rhs, cases(), equivalent={
         "shift bound: range(s, s + R) -> range(s, s + R + 1)": "nobody enters above the window and leaves inside it"})
 
 
-def one_a_frame(y, labels):
+@computed(kind="walking")
+def paths_one_a_frame(y, labels):
     """Paths of which every step takes a frame."""
-    for symbols in product((False, True), repeat=len(y)):
-        if sum(symbols) == len(labels):
-            rows = [sum(symbols[:t]) for t in range(len(y))]
-            yield [(t, u, labels[u] if symbols[t] else BLANK) for t, u in enumerate(rows)]
+    paths = []
+    for by_label in product((False, True), repeat=len(y)):
+        if sum(by_label) == len(labels):
+            rows = [sum(by_label[:t]) for t in range(len(y))]
+            paths.append([(t, u, labels[u] if by_label[t] else blank_of(labels)) for t, u in enumerate(rows)])
+    return paths
+
+
+@computed(kind="recursion")
+def arcs_one_a_frame(y, labels):
+    """Posteriors of the blank arcs, (T, U+1), and of the label arcs, (T, U), where every step takes a frame."""
+    (T, rows, _), (w_blank, w_label) = y.shape, weights(y, labels)
+    alpha = np.full((T + 1, rows), zero(y), dtype=object)
+    beta = alpha.copy()
+    alpha[0, 0] += 1
+    beta[T, -1] += 1
+    for t in range(T):
+        alpha[t + 1] = alpha[t] * w_blank[t]
+        alpha[t + 1, 1:] += (alpha[t] * w_label[t])[:-1]
+    for t in reversed(range(T)):
+        beta[t] = w_blank[t] * beta[t + 1]
+        beta[t, :-1] += w_label[t, :-1] * beta[t + 1, 1:]
+    e_blank, e_label = alpha[:T] * w_blank * beta[1:], alpha[:T, :-1] * w_label[:, :-1] * beta[1:, 1:]
+    return e_blank / beta[0, 0], e_label / beta[0, 0]
 
 
 @pytest.mark.equation("eq-prune-score-monotonic")
 def test_score_monotonic():
-    """The same score where a label ends its frame, against occupancies and labels."""
-    def rhs(q, gamma, e_label, t, s, R):
+    """The same score where a label ends its frame, from posteriors by its recursions, against the shares of enumerated
+    paths that visit the nodes, and the same posteriors of labels."""
+    def lhs(q, gamma, e_label, t, s, R, U):
+        return q[t, s]
+
+    def rhs(q, gamma, e_label, t, s, R, U):
         return (sum(gamma[t, s + r] for r in range(0, R))
                 - sum(e_label[t, s + r] for r in range(-1, R)))
 
-    cases = []
-    for y, labels in INPUTS:
-        paths = list(one_a_frame(y, labels))
-        if not paths:
-            continue
-        e_label, e_blank = arcs(y, labels, paths)
-        gamma = e_blank.copy()
-        gamma[:, :-1] += e_label
-        cases += [(score(e_label, e_blank, t, s, R), zero_outside(gamma), zero_outside(e_label), t, s, R)
-                  for t in range(len(y)) for R in (1, 2, 3) for s in range(len(labels) + 2 - R)]
-    check_equation("eq-prune-score-monotonic", first, rhs, cases)
+    def cases():
+        for y, labels in INPUTS:
+            if len(y) < len(labels):
+                continue
+            gamma = zero_outside(visit_shares(y, paths_one_a_frame(y, labels)))
+            e_blank, e_label = arcs_one_a_frame(y, labels)
+            for R, t, s in windows(len(y), len(labels)):
+                yield scores(e_blank, e_label, R), gamma, zero_outside(e_label), t, s, R, len(labels)
+
+    check_equation("eq-prune-score-monotonic", lhs, rhs, cases(), left_out={
+        "T < U": "a path has at most one label in each frame"})
 
 
 # --- the bounds ---
 
 
-def sequences(T, top):
-    return product(range(top + 1), repeat=T)
+ROWS = range(4)
 
 
 def choices():
-    """Bounds that the windows might choose: all of three or four frames, with rows up to 3."""
-    yield from ((a, 3) for T in (1, 2, 3, 4) for a in sequences(T, 3))
+    """Bounds that the windows might choose: all of up to four frames, with rows up to 3."""
+    return [list(a) for T in (1, 2, 3, 4) for a in product(ROWS, repeat=T)]
 
 
-def lowered(a, top):
+def never_falling():
+    return [list(c) for T in (1, 2, 3, 4) for c in combinations_with_replacement(ROWS, T)]
+
+
+def nowhere_above(c, a):
+    return all(x <= y for x, y in zip(c, a, strict=True))
+
+
+@computed
+def largest_below(a):
     """Of all sequences that never fall and lie nowhere above ``a``, the largest: in each frame the largest there is."""
-    below = [c for c in sequences(len(a), top)
-             if all(x <= y for x, y in pairwise(c)) and all(x <= y for x, y in zip(c, a, strict=True))]
-    return np.max(below, axis=0)
+    below = [c for c in combinations_with_replacement(ROWS, len(a)) if nowhere_above(c, a)]
+    return [max(frame) for frame in zip(*below, strict=True)]
+
+
+@computed
+def smallest_above(m, g):
+    """Of all sequences that rise by at most g a frame and lie nowhere below ``m``, the smallest."""
+    above = [c for c in product(ROWS, repeat=len(m)) if nowhere_above(m, c) and all(y - x <= g for x, y in pairwise(c))]
+    return [min(frame) for frame in zip(*above, strict=True)]
 
 
 @pytest.mark.equation("eq-prune-lowered")
 def test_lowered():
     """The largest sequence that never falls and lies nowhere above the bounds, among all, against running minima."""
+    def lhs(m, a, t, T):
+        return m[t]
+
     def rhs(m, a, t, T):
         return min(a[i] for i in range(t, T))
 
-    cases = [(lowered(a, top)[t], zero_outside(a, 0), t, len(a)) for a, top in choices() for t in range(len(a))]
-    check_equation("eq-prune-lowered", first, rhs, cases)
+    check_equation("eq-prune-lowered", lhs, rhs, (
+        (m, zero_outside(a, 0), t, len(a)) for a in choices() for m in [largest_below(a)] for t in range(len(a))))
 
 
-@pytest.mark.equation("eq-prune-raised")
+def raised(m, g):
+    """The smallest sequence above lowered bounds that rises by at most g, cut off at the line."""
+    return [min(c, g * t) for t, c in enumerate(smallest_above(m, g))]
+
+
+@pytest.mark.equation("eq-prune-raised", patterns={"b_{t}": "raised[t]"})
 def test_raised():
-    """The smallest sequence above the lowered one that rises by at most g, among all, cut off; it is admissible."""
-    def rhs(b, m, g, t, T):
+    """The smallest sequence above the lowered one that rises by at most g, among all, cut off; lowered bounds are all
+    those that never fall."""
+    def lhs(raised, m, g, t, T):
+        return raised[t]
+
+    def rhs(raised, m, g, t, T):
         return min(g * t, max(m[i] - g * (i - t) for i in range(t, T)))
 
-    cases = []
-    for a, top in choices():
-        m, T = lowered(a, top), len(a)
-        for g in (1, 2):
-            above = [c for c in sequences(T, top)
-                     if all(y - x <= g for x, y in pairwise(c)) and all(x >= y for x, y in zip(c, m, strict=True))]
-            b = np.minimum(np.min(above, axis=0), g * np.arange(T))
-            assert b[0] == 0 and all(0 <= y - x <= g for x, y in pairwise(b.tolist()))
-            assert b[-1] == min(a[-1], g * (T - 1))
-            cases += [(b[t], zero_outside(m, 50), g, t, T) for t in range(T)]
-    check_equation("eq-prune-raised", first, rhs, cases)
+    check_equation("eq-prune-raised", lhs, rhs, (
+        (b, zero_outside(m, 50), g, t, len(m)) for m in never_falling() for g in (0, 1, 2) for b in [raised(m, g)]
+        for t in range(len(m))))
+
+
+def test_raised_is_admissible():
+    """The bounds begin at 0, never fall, rise by at most g, and end where the last window wants, if g allows it."""
+    assert [largest_below(m) for m in never_falling()] == never_falling()
+    for m in never_falling():
+        for g in (0, 1, 2):
+            b = raised(m, g)
+            assert b[0] == 0 and all(0 <= y - x <= g for x, y in pairwise(b))
+            assert b[-1] == min(m[-1], g * (len(m) - 1))
 
 
 # --- what is left ---
 
 
-BANDS = [(INPUTS[0], [0, 0, 1], 2), (INPUTS[0], [0, 1, 1], 2), (INPUTS[1], [0, 1, 1], 2), (INPUTS[2], [0, 1], 3),
-         (INPUTS[5], [0, 1, 2], 2), (INPUTS[5], [0, 0, 1], 3), (INPUTS[6], [0, 0, 0, 1], 2),
-         (INPUTS[6], [0, 1, 1, 1], 2)]
+def bands_that_lose_some():
+    """y, labels, bounds and R, where some paths stay and some leave."""
+    for case, lower, R in [(6, [0, 1], 3), (7, [0, 1], 2), (2, [0, 1], 3), (0, [0, 0, 1], 2), (0, [0, 1, 1], 2),
+                           (1, [0, 1, 1], 2), (8, [0, 1, 2], 2), (8, [0, 0, 1], 3), (9, [0, 0, 0, 1], 2),
+                           (9, [0, 1, 1, 1], 2), (10, [0, 1, 1, 2], 2)]:
+        yield *INPUTS[case], lower, R
 
 
-def inside(entries, lower, R):
-    return all(lower[t] <= u < lower[t] + R for t, u, _ in entries)
+def bands():
+    """Also those where no path leaves, and where none stays."""
+    yield from bands_that_lose_some()
+    for case, lower, R in [(3, [0], 2), (4, [0, 0, 0], 1), (0, [0, 0, 0], 2), (8, [0, 0, 1], 2), (3, [0], 1)]:
+        yield *INPUTS[case], lower, R
 
 
-def banded(bands=BANDS):
-    """y, labels, bounds, R, all paths, and which of them stay."""
-    for (y, labels), lower, R in bands:
-        paths = rnnt_paths(y, labels)
-        yield y, labels, lower, R, paths, [inside(entries, lower, R) for entries in paths]
-
-
+@computed(kind="walking")
 def beginnings_inside(y, labels, lower, R):
     """Mass of all beginnings that reach a node and have visited nodes of the band only, the node included."""
     def go(t, u, mass):
         if t < len(y) and u <= len(labels) and lower[t] <= u < lower[t] + R:
             found[t, u] += mass
-            go(t + 1, u, mass * y[t, u, BLANK])
+            go(t + 1, u, mass * y[t, u, blank_of(labels)])
             if u < len(labels):
                 go(t, u + 1, mass * y[t, u, labels[u]])
 
@@ -213,88 +303,120 @@ def beginnings_inside(y, labels, lower, R):
     return found
 
 
-@pytest.mark.equation("eq-prune-exits")
+@pytest.mark.equation("eq-prune-exits", patterns={r"\alpha_{\mathcal K}(#t, #u)": "alpha_band[#t, #u]"})
 def test_exits():
-    """Mass of the paths that visit a node outside, by enumeration, against the arcs on which they leave first."""
-    def rhs(lost, alpha, label, blank, beta, b, h, T):
-        return sum(alpha[t, h[t]] * label[t, h[t]] * beta[t, h[t] + 1]
-                   + sum(alpha[t, u] * blank[t, u] * beta[t + 1, u] for u in range(b[t], b[t + 1]))
+    """Z by enumeration less Z of the band by its recursion, against the arcs on which paths leave first. False for
+    bounds that begin above row 0, or fall."""
+    def lhs(z, z_band, alpha_band, w_label, w_blank, beta, b, h, T):
+        return z - z_band
+
+    def rhs(z, z_band, alpha_band, w_label, w_blank, beta, b, h, T):
+        return sum(alpha_band[t, h[t]] * w_label[t, h[t]] * beta[t, h[t] + 1]
+                   + sum(alpha_band[t, u] * w_blank[t, u] * beta[t + 1, u] for u in range(b[t], b[t + 1]))
                    for t in range(0, T))
 
-    cases = []
-    without_end = (INPUTS[0], [0, 0, 0], 2), (INPUTS[5], [0, 0, 1], 2)  # everything is lost
-    for y, labels, lower, R, paths, stays in banded([*BANDS, *without_end]):
-        lost = sum((rnnt_mass(y, entries) for entries, stay in zip(paths, stays, strict=True) if not stay), Fraction(0))
-        label = np.concatenate([y[:, range(len(labels)), labels], y[:, :1, 0] * 0], axis=1)  # none in the top row
-        tables = beginnings_inside(y, labels, lower, R), label, y[..., BLANK], rnnt_beta_beyond(y, labels)
-        bounds, tops = np.array([*lower, lower[-1]]), np.array(lower) + R - 1
-        cases.append((lost, *(zero_outside(table, FIVE) for table in tables), zero_outside(bounds, 9),
-                      zero_outside(tops, 9), len(y)))
-    check_equation("eq-prune-exits", first, rhs, cases)
+    def case(y, labels, lower, R):
+        w_blank, w_label = weights(y, labels)
+        z_band = z_inside(y, labels, window_nodes(lower, R, len(labels)))
+        tables = beginnings_inside(y, labels, lower, R), w_label, w_blank, rnnt_beta_beyond(y, labels)
+        return (rnnt_z(y, labels), z_band, *(zero_outside(table, FIVE) for table in tables),
+                zero_outside([*lower, lower[-1]], 9), zero_outside([low + R - 1 for low in lower], 9), len(y))
+
+    check_equation("eq-prune-exits", lhs, rhs, (case(*band) for band in bands()))
+    y, labels = INPUTS[0]
+    for lower in ([0, 1, 0], [1, 1, 1]):
+        assert lhs(*case(y, labels, lower, 2)) != rhs(*case(y, labels, lower, 2))
 
 
-def softmax_of(x):
-    y = x.copy()
-    for node in np.ndindex(x.shape[:-1]):
-        y[node] = x[node] / sum(x[node][1:], x[node][0])
-    return y
-
-
-@pytest.mark.equation("eq-prune-grad-logits")
+@pytest.mark.equation("eq-prune-grad-logits", patterns={
+    r"\frac{\partial L_{\mathcal K}}{\partial a_{t,u}(k)}": "grad_logits",
+    r"\gamma_{\mathcal K}(#t, #u)": "gamma_band[#t, #u]", r"E^{\mathcal K}_{#t,#u}(#k)": "E_band[#t, #u, #k]"},
+    conditions={r"(t, u) \in \mathcal K": "(t, u) in K"})
 def test_grad_logits():
-    """Dual numbers through the softmax and the sum over the paths inside, against their occupancies."""
-    def rhs(slope, y, gamma, E, t, u, k):
-        return y[t, u, k] * gamma[t, u] - E[t, u, k]
+    """sympy: the derivative of -log Z of the band's recursion, against the shares of the paths inside that visit a
+    node, and that use an entry; outside it is 0."""
+    def rhs(grad_logits, y, gamma_band, E_band, K, t, u, k):
+        return y[t, u, k] * gamma_band[t, u] - E_band[t, u, k]
 
-    cases = []
-    for y, _, lower, R, paths, stays in banded():
-        x, kept = y.copy(), [entries for entries, stay in zip(paths, stays, strict=True) if stay]
-        uses = expected_uses(softmax_of(x), kept)
-        for t, u, k in np.ndindex(x.shape):
-            moved = x.copy()
-            moved[t, u, k] = Dual(x[t, u, k], x[t, u, k])
-            z = sum((rnnt_mass(softmax_of(moved), entries) for entries in kept), Dual(Fraction(0)))
-            slope = -z.tangent / z.value
-            if lower[t] <= u < lower[t] + R:
-                cases.append((slope, zero_outside(softmax_of(x), FIVE), zero_outside(uses.sum(axis=2), FIVE),
-                              zero_outside(uses, FIVE), t, u, k))
-            else:
-                assert slope == 0
-    check_equation("eq-prune-grad-logits", first, rhs, cases)
+    check_equation("eq-prune-grad-logits", first, rhs, (case for kept, *case in gradients() if kept))
+    assert all(grad_logits == 0 for kept, grad_logits, *_ in gradients() if not kept)
 
 
-def distributions():
-    """Of each path its share in all, in those inside and in those that leave; Z of the band and Z."""
-    for y, _, _, _, paths, stays in banded():
-        masses = [rnnt_mass(y, entries) for entries in paths]
-        z = sum(masses)
-        z_band = sum(mass for mass, stay in zip(masses, stays, strict=True) if stay)
-        if z_band < z:
-            yield ([m / z for m in masses], [m * stay / z_band for m, stay in zip(masses, stays, strict=True)],
-                   [m * (not stay) / (z - z_band) for m, stay in zip(masses, stays, strict=True)], z_band, z)
+def gradients():
+    """Whether a node is in the band, and what the test above compares."""
+    for x, labels, lower, R in bands():
+        y, nodes = softmax(x), window_nodes(lower, R, len(labels))
+        paths = paths_inside(y, labels, nodes)
+        if paths and x.size <= 32:  # sympy's time
+            gamma, E = zero_outside(visit_shares(y, paths), FIVE), zero_outside(expected_uses(y, paths), FIVE)
+            slopes = grad_logits_inside(x, labels, nodes)
+            for t, u, k in np.ndindex(x.shape):
+                yield (t, u) in nodes, slopes[t, u, k], zero_outside(y, FIVE), gamma, E, nodes, t, u, k
 
 
-@pytest.mark.equation("eq-prune-variation")
+@computed(kind="sympy")
+def grad_logits_inside(x, labels, nodes):
+    """d(-log Z)/d logit of every entry for x = e^logit, Z that of the band's recursion."""
+    return each_entry(x.shape, lambda *index: grad_logit(lambda y: z_inside(y, labels, nodes), x, *index))
+
+
+@computed
+def distributions(y, labels, nodes):
+    """Of each path its share in all, in those inside and in those that leave."""
+    paths = rnnt_paths(y, labels)
+    masses = [rnnt_mass(y, entries) for entries in paths]
+    inside = [mass * is_inside(entries, nodes) for mass, entries in zip(masses, paths, strict=True)]
+    leaving = [mass - kept for mass, kept in zip(masses, inside, strict=True)]
+    return [np.array([mass / sum(each) for mass in each]) for each in (masses, inside, leaving)]
+
+
+def shares_and_masses():
+    for y, labels, lower, R in bands_that_lose_some():
+        nodes = window_nodes(lower, R, len(labels))
+        of_all, of_band, of_leaving = distributions(y, labels, nodes)
+        yield (zero_outside(of_all, 5), zero_outside(of_band, 3), zero_outside(of_leaving, 2),
+               z_inside(y, labels, nodes), rnnt_z(y, labels))
+
+
+PATHS = {r"\Pr(\pi)": "of_all[pi]", r"\Pr\nolimits_{\mathcal K}(\pi)": "of_band[pi]",
+         r"\Pr\nolimits_{\text{out}}(\pi)": "of_leaving[pi]", r"F(\pi)": "F[pi]"}
+SOME_LEAVE = {end: "one path: it stays or it leaves" for end in ("T = 1", "U = 0")} | {
+    end: "epsilon is neither 0 nor 1" for end in ("nothing leaves the band", "nothing stays in the band")}
+
+
+@pytest.mark.equation("eq-prune-variation", patterns=PATHS)
 def test_variation():
-    """Half the sum of the differences between the two distributions of paths against the mass lost."""
-    def rhs(distance, z_band, z):
+    """Half the sum of the differences between the two distributions of paths against the mass lost, by the band's
+    recursion; both sides are mutated."""
+    def left(of_all, of_band, z_band, z, paths):
+        return Fraction(1, 2) * sum(abs(of_band[pi] - of_all[pi]) for pi in range(0, paths))
+
+    def right(of_all, of_band, z_band, z, paths):
         return 1 - z_band / z
 
-    cases = [(sum(abs(p - q) for p, q in zip(of_band, of_all, strict=True)) / 2, z_band, z)
-             for of_all, of_band, _, z_band, z in distributions()]
-    check_equation("eq-prune-variation", first, rhs, cases)
+    def cases():
+        for of_all, of_band, _, z_band, z in shares_and_masses():
+            yield of_all, of_band, z_band, z, len(of_all.array)
+
+    check_equation("eq-prune-variation", left, right, cases(), left_out=SOME_LEAVE)
+    check_equation("eq-prune-variation", right, left, cases(), left_out=SOME_LEAVE)
 
 
-@pytest.mark.equation("eq-prune-mean")
+@pytest.mark.equation("eq-prune-mean", patterns=PATHS)
 def test_mean():
-    """Difference of the means of any number that belongs to a path against that of paths inside and outside."""
-    def rhs(difference, z_band, z, of_band, of_leaving, F, paths):
-        return (1 - z_band / z) * sum((of_band[i] - of_leaving[i]) * F[i] for i in range(0, paths))
+    """Difference of the means of any number that belongs to a path against that of paths inside and outside; both sides
+    are mutated."""
+    def left(of_all, of_band, of_leaving, z_band, z, F, paths):
+        return sum((of_band[pi] - of_all[pi]) * F[pi] for pi in range(0, paths))
 
-    cases = []
-    for seed, (of_all, of_band, leaving, z_band, z) in enumerate(distributions()):
-        F = probabilities(seed, (len(of_all),))
-        difference = sum((p - q) * f for p, q, f in zip(of_band, of_all, F, strict=True))
-        cases.append((difference, z_band, z, zero_outside(np.array(of_band), FIVE), zero_outside(np.array(leaving), 2),
-                      zero_outside(F, FIVE), len(F)))
-    check_equation("eq-prune-mean", first, rhs, cases)
+    def right(of_all, of_band, of_leaving, z_band, z, F, paths):
+        return (1 - z_band / z) * sum((of_band[pi] - of_leaving[pi]) * F[pi] for pi in range(0, paths))
+
+    def cases():
+        for seed, (*shares, z_band, z) in enumerate(shares_and_masses()):
+            paths = len(shares[0].array)
+            F = probabilities(seed, paths) - Fraction(100, 7)
+            yield *shares, z_band, z, zero_outside(F, FIVE), paths
+
+    check_equation("eq-prune-mean", left, right, cases(), left_out=SOME_LEAVE)
+    check_equation("eq-prune-mean", right, left, cases(), left_out=SOME_LEAVE)

@@ -1,69 +1,71 @@
 """Checks of the equations of the chapter on RNN-T kernels. Kernels work with logarithms; here a logarithm is an exact
 object, so that a line of a kernel can be run as it stands and compared with ``==``."""
 
-import functools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
+from itertools import cycle, product
 from math import comb
-from typing import Any
 
+import notation
 import numpy as np
 import pytest
+import ranges
 import sympy
 from brute_force import (
-    BLANK,
+    RNNT_INPUTS,
     RNNT_SHAPES,
+    Target,
+    blank_of,
     next_label,
-    probabilities,
     rnnt_alpha,
-    rnnt_beta,
+    rnnt_arcs_of_nodes,
     rnnt_beta_beyond,
-    rnnt_grad_probs,
-    rnnt_mass,
+    rnnt_grad_logits,
     rnnt_occupancy,
     rnnt_paths,
     rnnt_z,
+    slopes_in_logs,
+    zero,
 )
-from sympy.polys.fields import field
+from exact_logarithms import MINUS_INFINITY, Log, exp, logs
+from tex_to_python import Notation
 
 from reference_impl import log_softmax, rnnt
-from reference_impl.equations import check_equation, zero_outside
+from reference_impl.differences import exact_difference
+from reference_impl.equations import Quantities, check_equation, computed, zero_outside
 from reference_impl.semiring import LOG32
 from reference_impl.symbolic import softmax
 
-V = 4
-
-
-@dataclass(frozen=True)
-class Log:
-    """The logarithm of an exact number, by what it does: to add is to multiply. ``exp`` takes it off again."""
-
-    of: Any
-
-    def __add__(self, other):
-        return Log(self.of * other.of)
-
-    def __sub__(self, other):
-        return Log(self.of / other.of)
-
-    def __neg__(self):
-        return Log(1 / self.of)
-
-
-def exp(log):
-    return log.of
-
-
-MINUS_INFINITY = Log(Fraction(0))
-
-
-def logs(array):
-    """An array of exact numbers as logarithms; outside it, the logarithm of 0."""
-    taken = np.empty(array.shape, dtype=object)
-    for index in np.ndindex(array.shape):
-        taken[index] = Log(Fraction(array[index]))
-    return zero_outside(taken, zero=MINUS_INFINITY)
+NOTATION = notation.RNNT | Notation({
+    r"g_{#t,#u}(#k)": "g[#t, #u, #k]",
+    r"\log \alpha(#t, #u)": "log_alpha[#t, #u]",
+    r"\log \beta(#t, #u)": "log_beta[#t, #u]",
+    r"\log \varnothing(#t, #u)": "log_y[#t, #u, blank]",
+    r"\log y(#t, #u)": "log_y[#t, #u, labels[#u]]",
+    r"\log Z": "log_z",
+    r"\bar p(#t, #u)": "p_bar[#t, #u]",
+    r"\bar p_G(#t, #u)": "p_bar[#t, #u]",
+    r"r_y(#t, #u)": "by_label[#t, #u]",
+    r"r_\varnothing(#t, #u)": "by_blank[#t, #u]",
+})
+# k2's grid has one more column, which holds the end; ``visits`` is gamma on it
+QUANTITIES = ranges.RNNT | Quantities(
+    {"beta": "T + 1, U + 1", "log_alpha": "T, U + 1", "log_beta": "T + 1, U + 1", "g": "T, U + 1, V",
+     "log_y": "T, U + 1, V", "slopes": "T, U + 1, V", "k2_alpha": "T + 1, U + 1", "visits": "T + 1, U + 1",
+     "p_bar": "T + 1, U + 1", "by_label": "T + 1, U + 1", "by_blank": "T + 1, U + 1"},
+    {"the blank of the last frame where labels are missing":
+         lambda blank, t, u, k, T, U: k == blank and t == T - 1 and u < U,
+     "a node without paths": lambda gamma, log_alpha: (gamma == 0).any(),
+     "t = T": (lambda t, T, k2_alpha: t == T, lambda t, T, visits: t == T, lambda t, T, U, p_bar: t == T),
+     "n = 0": lambda n: n == 0, "n = T + U": lambda n, T, U: n == T + U,
+     "G = 1": lambda G, p_bar: G == 1, "G = 0": lambda G, p_bar: G == 0, "G < 0": lambda G, p_bar: G < 0,
+     "0 < G < 1": lambda G, c: 0 < G < 1, "G > 1": lambda G, c: G > 1, "c = 0": lambda c: c == 0,
+     "clipped from above": lambda entry, G, c: G * entry > c, "clipped from below": lambda entry, G, c: G * entry < -c,
+     "not clipped": lambda entry, G, c: abs(G * entry) < c})
+INPUTS = sorted(RNNT_INPUTS, key=lambda case: case[0].size)  # runs with random numbers end at the first that differs
+BLANK_BEFORE_LAST_FRAME = {end: "for t < T - 1" for end in ("T = 1", "t = T - 1")}
+LABEL = {end: "for u < U" for end in ("U = 0", "u = U")}
 
 
 def test_log():
@@ -71,390 +73,423 @@ def test_log():
     a, b = Log(Fraction(3, 7)), Log(Fraction(2, 5))
     assert exp(a + b) == Fraction(6, 35) and exp(a - b) == Fraction(15, 14) and exp(-a) == Fraction(7, 3)
     assert exp(MINUS_INFINITY + a) == 0
+    assert max(a, b) == a and (a < b) == (math.log(3 / 7) < math.log(2 / 5))
 
 
-def slope_in_logit(x, labels, index):
-    """sympy: the path sum as a rational function of the one exponential ``x[index]`` = e^a, -log of it differentiated
-    with respect to a, the number put in."""
-    rationals, symbol = field("x", sympy.QQ)
-    letters = np.empty(x.shape, dtype=object)
-    for place in np.ndindex(x.shape):
-        letters[place] = rationals(sympy.QQ(x[place].numerator, x[place].denominator))
-    letters[index] = symbol
-    y = softmax(letters)
-    z = rnnt_z(y, labels)
-    slope = -symbol * z.diff(symbol) / z
-    at = sympy.QQ(x[index].numerator, x[index].denominator)
-    value = slope.numer.evaluate(0, at) / slope.denom.evaluate(0, at)
-    return Fraction(int(value.numerator), int(value.denominator))
+@computed(kind="recursion")
+def alpha_by_recursion(y, labels, factors):
+    """k2's forward recursion on the grid with one more column; what is at a node is multiplied by the node's factor,
+    and all that comes after it follows suit."""
+    T, U = len(y), len(labels)
+    alpha = np.full((T + 1, U + 1), zero(y), dtype=object)
+    for t, u in np.ndindex(alpha.shape):
+        if t == u == 0:
+            alpha[t, u] += 1
+        if u > 0 and t < T:
+            alpha[t, u] += alpha[t, u - 1] * y[t, u - 1, labels[u - 1]]
+        if t > 0:
+            alpha[t, u] += alpha[t - 1, u] * y[t - 1, u, blank_of(labels)]
+        alpha[t, u] *= factors[t, u]
+    return alpha
 
 
-class Kernel:
-    """What a kernel has before its last loop, as exact logarithms, by enumeration; and the slopes that are wanted."""
-
-    def __init__(self, seed, T, labels):
-        self.T, self.U, self.labels = T, len(labels), labels
-        self.x = probabilities(seed, (T, self.U + 1, V))  # the exponentials of the logits
-        self.y = softmax(self.x)
-        self.z = rnnt_z(self.y, labels)
-        self.alpha, self.beta = rnnt_alpha(self.y, labels), rnnt_beta(self.y, labels)
-        self.e = rnnt_occupancy(self.y, labels)
-        self.gamma = self.e.sum(axis=-1)
-        self.e_blank = self.e[..., BLANK]
-        self.e_label = np.array([[self.e[t, u, labels[u]] if u < self.U else Fraction(0) for u in range(self.U + 1)]
-                                 for t in range(T)], dtype=object)
-        normaliser = self.x.sum(axis=-1)
-        factor = self.alpha / (self.z * normaliser)
-        self.g = self.x * factor[..., None]
-        self.slope = np.empty(self.x.shape, dtype=object)
-        self.by_log_prob = np.empty(self.x.shape, dtype=object)
-        for index in np.ndindex(self.x.shape):
-            self.slope[index] = slope_in_logit(self.x, labels, index)
-            self.by_log_prob[index] = -self.y[index] / self.z * rnnt_grad_probs(self.y, labels, *index)
-
-    def entries(self, wanted):
-        """The entries (t, u, k) for which ``wanted(kernel, t, u, k)`` holds."""
-        return [index for index in np.ndindex(self.x.shape) if wanted(self, *index)]
+def ones(y):
+    return np.full((y.shape[0] + 1, y.shape[1]), Fraction(1))
 
 
-@functools.cache  # seconds, and only for who runs these tests
-def kernels():
-    return [Kernel(seed, T, labels) for seed, (T, labels) in enumerate(RNNT_SHAPES)]
+def kernel_g(x, labels):
+    """def-kernels-g by what a kernel has: logits, the logarithms of their sums, alpha and Z of its own sweep."""
+    alpha, d = alpha_by_recursion(softmax(x), labels, ones(x)), logs(x.sum(axis=-1))
+    a, log_alpha, log_z = logs(x), logs(alpha), Log(alpha[-1, -1])
+    g = np.empty(x.shape, dtype=object)
+    for t, u, k in np.ndindex(x.shape):
+        g[t, u, k] = a[t, u, k] + log_alpha[t, u] - log_z - d[t, u]
+    return zero_outside(g, zero=MINUS_INFINITY)
 
 
-def is_last(kernel, t, u, k):
-    return k == BLANK and t == kernel.T - 1 and u == kernel.U
+def last_blank(y, labels, t, u, k):
+    return k == blank_of(labels) and t == len(y) - 1 and u == len(labels)
 
 
-def is_inner_blank(kernel, t, u, k):
-    return k == BLANK and t < kernel.T - 1
+def inner_blank(y, labels, t, u, k):
+    return k == blank_of(labels) and t < len(y) - 1
 
 
-def is_label(kernel, t, u, k):
-    return k == next_label(kernel.labels, u)
+def label(y, labels, t, u, k):
+    return k == next_label(labels, u)
 
 
-def is_other(kernel, t, u, k):
-    return not (is_last(kernel, t, u, k) or is_inner_blank(kernel, t, u, k) or is_label(kernel, t, u, k))
+def other(*entry):
+    return not (last_blank(*entry) or inner_blank(*entry) or label(*entry))
 
 
-def first(slope, *_):
-    return slope
+def entries(y, labels, wanted):
+    return [index for index in np.ndindex(y.shape) if wanted(y, labels, *index)]
+
+
+def first(value, *_):
+    return value
 
 
 @pytest.mark.equation("eq-kernels-exp-g")
 def test_exp_g():
-    """g added up from logarithms of enumerated masses and of the exponentials of the logits, against softmax."""
-    def lhs(a, log_alpha, log_z, d, y, alpha, z, t, u, k):
-        return exp(a[t, u, k] + log_alpha[t, u] - log_z - d[t, u])
+    """The exponential of g, made of the kernel's own sweep, against softmax, enumerated beginnings and paths."""
+    def lhs(g, y, alpha, z, blank, t, u, k):
+        return exp(g[t, u, k])
 
-    def rhs(a, log_alpha, log_z, d, y, alpha, z, t, u, k):
-        return y[t, u, k] * alpha[t, u] / z
+    def rhs(g, y, alpha, z, blank, t, u, k):
+        return 1 / z * y[t, u, k] * alpha[t, u]
 
-    check_equation("eq-kernels-exp-g", lhs, rhs, [
-        (logs(c.x), logs(c.alpha), Log(c.z), logs(c.x.sum(axis=-1)), zero_outside(c.y), zero_outside(c.alpha), c.z,
-         *index) for c in kernels() for index in np.ndindex(c.x.shape)])
+    def cases():
+        for x, labels in INPUTS:
+            y = softmax(x)
+            g, alpha, z = kernel_g(x, labels), zero_outside(rnnt_alpha(y, labels)), rnnt_z(y, labels)
+            for index in np.ndindex(x.shape):
+                yield g, zero_outside(y), alpha, z, blank_of(labels), *index
+
+    check_equation("eq-kernels-exp-g", lhs, rhs, cases())
 
 
 def cpu_cases(wanted):
-    return [(c.by_log_prob[index], logs(c.y), logs(c.alpha), logs(c.beta), Log(c.z), c.T, c.U, *index)
-            for c in kernels() for index in c.entries(wanted)]
+    """sympy: the slope of -log of the path sum in a log-prob; the masses that the CPU kernel has, by enumeration."""
+    for y, labels in INPUTS:
+        slopes, log_y, log_alpha = slopes_in_logs(y, rnnt_paths(y, labels)), logs(y), logs(rnnt_alpha(y, labels))
+        log_beta, log_z = logs(rnnt_beta_beyond(y, labels)), Log(rnnt_z(y, labels))
+        for t, u, k in entries(y, labels, wanted):
+            yield (slopes[t, u, k], log_y, log_alpha, log_beta, log_z, blank_of(labels), zero_outside(labels, zero=-1),
+                   t, u)
 
 
-@pytest.mark.equation("eq-kernels-cpu-blank")
+@pytest.mark.equation("eq-kernels-cpu-blank", patterns={
+    r"\frac{\partial L}{\partial \log y_{t,u}(\varnothing)}": "slope"})
 def test_cpu_blank():
-    """-y / Z times the exact difference quotient of the path sum, against the CPU kernel's line for a blank."""
-    def rhs(slope, log_y, log_alpha, log_beta, log_z, T, U, t, u, k):
-        return -exp(log_y[t, u, BLANK] + log_alpha[t, u] + log_beta[t + 1, u] - log_z)
+    """sympy: the slope of -log of the path sum in a blank's log-prob, against the CPU kernel's line for a blank."""
+    def rhs(slope, log_y, log_alpha, log_beta, log_z, blank, t, u):
+        return -exp(log_y[t, u, blank] + log_alpha[t, u] + log_beta[t + 1, u] - log_z)
 
-    check_equation("eq-kernels-cpu-blank", first, rhs, cpu_cases(is_inner_blank))
+    check_equation("eq-kernels-cpu-blank", first, rhs, (
+        (*masses, blank, t, u) for *masses, blank, _, t, u in cpu_cases(inner_blank)),
+        left_out=BLANK_BEFORE_LAST_FRAME)
 
 
-@pytest.mark.equation("eq-kernels-cpu-label")
+@pytest.mark.equation("eq-kernels-cpu-label", patterns={
+    r"\frac{\partial L}{\partial \log y_{t,u}(l_u)}": "slope"})
 def test_cpu_label():
-    """-y / Z times the exact difference quotient of the path sum, against the CPU kernel's line for a label."""
-    def rhs(slope, log_y, log_alpha, log_beta, log_z, l, t, u):
-        return -exp(log_y[t, u, l[u]] + log_alpha[t, u] + log_beta[t, u + 1] - log_z)
+    """sympy: the slope of -log of the path sum in a label's log-prob, against the CPU kernel's line for a label."""
+    def rhs(slope, log_y, log_alpha, log_beta, log_z, blank, labels, t, u):
+        return -exp(log_y[t, u, labels[u]] + log_alpha[t, u] + log_beta[t, u + 1] - log_z)
 
-    check_equation("eq-kernels-cpu-label", first, rhs, [
-        (c.by_log_prob[t, u, k], logs(c.y), logs(c.alpha), logs(c.beta), Log(c.z), zero_outside(c.labels, zero=3), t, u)
-        for c in kernels() for t, u, k in c.entries(is_label)])
+    check_equation("eq-kernels-cpu-label", first, rhs, cpu_cases(label), left_out=LABEL)
 
 
-@pytest.mark.equation("eq-kernels-cpu-last")
+@pytest.mark.equation("eq-kernels-cpu-last", patterns={
+    r"\frac{\partial L}{\partial \log y_{T-1,U}(\varnothing)}": "slope"})
 def test_cpu_last():
-    """-y / Z times the exact difference quotient of the path sum, against the CPU kernel's line for the last blank."""
-    def rhs(slope, log_y, log_alpha, log_beta, log_z, T, U, t, u, k):
-        return -exp(log_y[T - 1, U, BLANK] + log_alpha[T - 1, U] - log_z)
+    """sympy: the slope of -log of the path sum in the last blank's log-prob, against the line for it."""
+    def rhs(slope, log_y, log_alpha, log_z, blank, T, U):
+        return -exp(log_y[T - 1, U, blank] + log_alpha[T - 1, U] - log_z)
 
-    check_equation("eq-kernels-cpu-last", first, rhs, cpu_cases(is_last))
+    check_equation("eq-kernels-cpu-last", first, rhs, (
+        (slopes_in_logs(y, rnnt_paths(y, labels))[-1, -1, blank_of(labels)], logs(y), logs(rnnt_alpha(y, labels)),
+         Log(rnnt_z(y, labels)), blank_of(labels), len(y), len(labels)) for y, labels in INPUTS))
 
 
 def fused_cases(wanted):
-    return [(c.slope[index], logs(c.g), logs(c.beta), c.T, c.U, *index)
-            for c in kernels() for index in c.entries(wanted)]
+    """sympy: the slope of -log of the path sum in a logit; g, and the logarithms of enumerated endings."""
+    for x, labels in INPUTS:
+        slopes, g = rnnt_grad_logits(x, labels), kernel_g(x, labels)
+        log_beta = logs(rnnt_beta_beyond(softmax(x), labels))
+        for t, u, k in entries(x, labels, wanted):
+            yield slopes[t, u, k], g, log_beta, blank_of(labels), zero_outside(labels, zero=-1), t, u, k
 
 
-@pytest.mark.equation("eq-kernels-case-last")
+@pytest.mark.equation("eq-kernels-case-last", patterns={
+    r"\frac{\partial L}{\partial a_{T-1,U}(\varnothing)}": "grad_logits"})
 def test_case_last():
     """sympy's slope of the path sum in a logit against the first case of the fused kernel."""
-    def rhs(slope, g, log_beta, T, U, t, u, k):
-        return exp(g[T - 1, U, BLANK] + log_beta[T - 1, U]) - exp(g[T - 1, U, BLANK])
+    def rhs(grad_logits, g, log_beta, blank, T, U):
+        return exp(g[T - 1, U, blank] + log_beta[T - 1, U]) - exp(g[T - 1, U, blank])
 
-    check_equation("eq-kernels-case-last", first, rhs, fused_cases(is_last), equivalent={
-        "drop term: g[T - 1, U, BLANK] + log_beta[T - 1, U] -> log_beta[T - 1, U]":
+    check_equation("eq-kernels-case-last", first, rhs, (
+        (*arrays, blank, t + 1, u) for *arrays, blank, _, t, u, _ in fused_cases(last_blank)), equivalent={
+        "drop term: g[T - 1, U, blank] + log_beta[T - 1, U] -> log_beta[T - 1, U]":
             "g is 0 there: all that arrives at the last node leaves by this blank"})
 
 
-@pytest.mark.equation("eq-kernels-case-blank")
+@pytest.mark.equation("eq-kernels-case-blank", patterns={
+    r"\frac{\partial L}{\partial a_{t,u}(\varnothing)}": "grad_logits"})
 def test_case_blank():
     """sympy's slope of the path sum in a logit against the second case of the fused kernel."""
-    def rhs(slope, g, log_beta, T, U, t, u, k):
-        return exp(g[t, u, BLANK] + log_beta[t, u]) - exp(g[t, u, BLANK] + log_beta[t + 1, u])
+    def rhs(grad_logits, g, log_beta, blank, t, u):
+        return exp(g[t, u, blank] + log_beta[t, u]) - exp(g[t, u, blank] + log_beta[t + 1, u])
 
-    check_equation("eq-kernels-case-blank", first, rhs, fused_cases(is_inner_blank))
+    check_equation("eq-kernels-case-blank", first, rhs, (
+        (*arrays, blank, t, u) for *arrays, blank, _, t, u, _ in fused_cases(inner_blank)),
+        left_out=BLANK_BEFORE_LAST_FRAME)
 
 
-@pytest.mark.equation("eq-kernels-case-label")
+@pytest.mark.equation("eq-kernels-case-label", patterns={
+    r"\frac{\partial L}{\partial a_{t,u}(l_u)}": "grad_logits"})
 def test_case_label():
     """sympy's slope of the path sum in a logit against the third case of the fused kernel."""
-    def rhs(slope, g, log_beta, l, t, u):
-        return exp(g[t, u, l[u]] + log_beta[t, u]) - exp(g[t, u, l[u]] + log_beta[t, u + 1])
+    def rhs(grad_logits, g, log_beta, blank, labels, t, u):
+        return exp(g[t, u, labels[u]] + log_beta[t, u]) - exp(g[t, u, labels[u]] + log_beta[t, u + 1])
 
-    check_equation("eq-kernels-case-label", first, rhs, [
-        (c.slope[t, u, k], logs(c.g), logs(c.beta), zero_outside(c.labels, zero=3), t, u)
-        for c in kernels() for t, u, k in c.entries(is_label)])
+    check_equation("eq-kernels-case-label", first, rhs, (case[:-1] for case in fused_cases(label)), left_out=LABEL)
 
 
 @pytest.mark.equation("eq-kernels-case-other")
 def test_case_other():
     """sympy's slope of the path sum in a logit against the last case, blanks below the last row among them."""
-    def rhs(slope, g, log_beta, T, U, t, u, k):
+    def rhs(grad_logits, g, log_beta, blank, t, u, k):
         return exp(g[t, u, k] + log_beta[t, u])
 
-    cases = fused_cases(is_other)
-    assert any(k == BLANK and t == T - 1 for _, _, _, T, _, t, _, k in cases)
-    check_equation("eq-kernels-case-other", first, rhs, cases)
+    check_equation("eq-kernels-case-other", first, rhs, (
+        (*arrays, blank, t, u, k) for *arrays, blank, _, t, u, k in fused_cases(other)))
 
 
-@pytest.mark.equation("eq-kernels-last-node")
+@pytest.mark.equation("eq-kernels-last-node", patterns={
+    r"\frac{\partial L}{\partial a_{T-1,U}(\varnothing)}": "grad_logits"})
 def test_last_node():
     """sympy's slope in the logit of the last blank against its probability minus 1."""
-    def rhs(slope, y, T, U):
-        return y[T - 1, U, BLANK] - 1
+    def rhs(grad_logits, y, blank, T, U):
+        return y[T - 1, U, blank] - 1
 
-    check_equation("eq-kernels-last-node", first, rhs, [
-        (c.slope[c.T - 1, c.U, BLANK], zero_outside(c.y), c.T, c.U) for c in kernels()])
+    check_equation("eq-kernels-last-node", first, rhs, (
+        (grad_logits, zero_outside(softmax(x)), blank_of(labels), len(x), len(labels))
+        for x, labels in INPUTS for grad_logits in [rnnt_grad_logits(x, labels)[-1, -1, blank_of(labels)]]))
 
 
-@pytest.mark.equation("eq-kernels-split-blank")
+def posteriors():
+    """Labels, slopes in a node's logits by sympy, softmax, arc posteriors from alpha and beta; and t, u."""
+    for x, labels in INPUTS:
+        y, grad_logits = softmax(x), rnnt_grad_logits(x, labels)
+        arcs = [zero_outside(each) for each in rnnt_arcs_of_nodes(y, labels)]
+        for t, u in np.ndindex(y.shape[:2]):
+            yield labels, grad_logits[t, u], zero_outside(y), *arcs, t, u
+
+
+@pytest.mark.equation("eq-kernels-split-blank", patterns={
+    r"\frac{\partial L}{\partial a_{t,u}(\varnothing)}": "grad_logits"})
 def test_split_blank():
-    """sympy's slope in a blank's logit against the two enumerated posteriors, each times the other's probability."""
-    def rhs(slope, y, e_blank, e_label, t, u):
-        return y[t, u, BLANK] * e_label[t, u] - (1 - y[t, u, BLANK]) * e_blank[t, u]
+    """sympy's slope in a blank's logit against the two posteriors, each times the other's probability."""
+    def rhs(grad_logits, y, e_blank, e_label, blank, t, u):
+        return y[t, u, blank] * e_label[t, u] - (1 - y[t, u, blank]) * e_blank[t, u]
 
-    check_equation("eq-kernels-split-blank", first, rhs, [
-        (c.slope[t, u, BLANK], zero_outside(c.y), zero_outside(c.e_blank), zero_outside(c.e_label), t, u)
-        for c in kernels() for t, u in np.ndindex(c.gamma.shape)])
+    check_equation("eq-kernels-split-blank", first, rhs, (
+        (slopes[blank_of(labels)], *arrays, blank_of(labels), t, u) for labels, slopes, *arrays, t, u in posteriors()))
 
 
-@pytest.mark.equation("eq-kernels-split-label")
+@pytest.mark.equation("eq-kernels-split-label", patterns={
+    r"\frac{\partial L}{\partial a_{t,u}(l_u)}": "grad_logits"})
 def test_split_label():
-    """sympy's slope in a label's logit against the two enumerated posteriors."""
-    def rhs(slope, y, e_blank, e_label, l, t, u):
-        return y[t, u, l[u]] * e_blank[t, u] - (1 - y[t, u, l[u]]) * e_label[t, u]
+    """sympy's slope in a label's logit against the two posteriors."""
+    def rhs(grad_logits, y, e_blank, e_label, blank, labels, t, u):
+        return y[t, u, labels[u]] * e_blank[t, u] - (1 - y[t, u, labels[u]]) * e_label[t, u]
 
-    check_equation("eq-kernels-split-label", first, rhs, [
-        (c.slope[t, u, k], zero_outside(c.y), zero_outside(c.e_blank), zero_outside(c.e_label),
-         zero_outside(c.labels, zero=3), t, u) for c in kernels() for t, u, k in c.entries(is_label)])
+    check_equation("eq-kernels-split-label", first, rhs, (
+        (slopes[labels[u]], *arrays, blank_of(labels), zero_outside(labels, zero=-1), t, u)
+        for labels, slopes, *arrays, t, u in posteriors() if u < len(labels)), left_out=LABEL)
 
 
-@pytest.mark.equation("eq-kernels-recover")
+@pytest.mark.equation("eq-kernels-recover", patterns={
+    r"\frac{\partial L}{\partial a_{t,u}(j)}": "slopes[t, u, j]",
+    r"\frac{\partial L}{\partial a_{t,u}(k)}": "slopes[t, u, k]"})
 def test_recover():
     """Enumerated occupancies against sympy's slopes in the logits of two symbols, of which no path uses the second."""
-    def rhs(occupied, y, slope, t, u, k, j):
-        return y[t, u, k] / y[t, u, j] * slope[t, u, j] - slope[t, u, k]
+    def lhs(occupancy, y, slopes, blank, t, u, k, j):
+        return occupancy[t, u, k]
 
-    check_equation("eq-kernels-recover", first, rhs, [
-        (c.e[t, u, k], zero_outside(c.y, zero=Fraction(5)), zero_outside(c.slope, zero=Fraction(5)), t, u, k, j)
-        for c in kernels() for t, u, k in np.ndindex(c.x.shape) for j in range(1, V) if j != next_label(c.labels, u)])
+    def rhs(occupancy, y, slopes, blank, t, u, k, j):
+        return y[t, u, k] / y[t, u, j] * slopes[t, u, j] - slopes[t, u, k]
+
+    def cases():
+        for x, labels in INPUTS:
+            arrays = rnnt_occupancy(softmax(x), labels), softmax(x), rnnt_grad_logits(x, labels)
+            arrays = [zero_outside(each, zero=Fraction(5)) for each in arrays]
+            for t, u, k, j in np.ndindex(*x.shape, x.shape[-1]):
+                if j not in (blank_of(labels), next_label(labels, u)):
+                    yield *arrays, blank_of(labels), t, u, k, j
+
+    check_equation("eq-kernels-recover", lhs, rhs, cases())
 
 
 # k2: one more column, which holds the end.
 
-class Extended:
-    """Exact masses on the grid with T + 1 columns, weights as they come (not normalised), by enumeration."""
 
-    def __init__(self, seed, T, labels):
-        self.T, self.U, self.labels = T, len(labels), labels
-        self.w = probabilities(seed, (T, self.U + 1, 3))
-        self.z = rnnt_z(self.w, labels)
-        self.blank = np.vstack([self.w[..., BLANK], np.full((1, self.U + 1), Fraction(0), dtype=object)])
-        self.label = np.full((T + 1, self.U + 1), Fraction(0), dtype=object)
-        for t, u in np.ndindex(T, self.U):
-            self.label[t, u] = self.w[t, u, labels[u]]
-        inside = rnnt_alpha(self.w, labels)
-        # a path of u labels that has left frame T - 1 is a path of the shorter target
-        beyond = [rnnt_z(self.w[:, :u + 1], labels[:u]) for u in range(self.U + 1)]
-        self.alpha = np.vstack([inside, np.array([beyond], dtype=object)])
-        occupancy = rnnt_occupancy(self.w, labels)
-        end = np.full((1, self.U + 1), Fraction(0), dtype=object)
-        end[0, self.U] = Fraction(1)
-        self.gamma = np.vstack([occupancy.sum(axis=-1), end])
-        self.by_blank, self.by_label = self.alpha * 0, self.alpha * 0
-        for t, u in np.ndindex(self.alpha.shape):
-            if t > 0:
-                self.by_blank[t, u] = self.alpha[t - 1, u] * self.blank[t - 1, u] / self.alpha[t, u]
-            if u > 0:
-                self.by_label[t, u] = self.alpha[t, u - 1] * self.label[t, u - 1] / self.alpha[t, u]
-
-    def recursion(self, node=None, value=None):
-        """Alpha by the recursion; if one node is given another value, what comes after it follows suit."""
-        alpha = self.alpha * 0
-        for t, u in np.ndindex(alpha.shape):
-            if t == u == 0:
-                alpha[t, u] = Fraction(1)
-            if t > 0:
-                alpha[t, u] += alpha[t - 1, u] * self.blank[t - 1, u]
-            if u > 0:
-                alpha[t, u] += alpha[t, u - 1] * self.label[t, u - 1]
-            if (t, u) == node:
-                alpha[t, u] = value
-        return alpha
-
-    def adjoint(self, node):
-        """d log Z / d log alpha(node), everything after the node computed anew: Z is affine in alpha(node)."""
-        here, end = self.alpha[node], (self.T, self.U)
-        return (self.recursion(node, here + 5)[end] - self.recursion(node, here)[end]) / 5 * here / self.z
-
-    def adjoints(self):
-        array = np.empty(self.alpha.shape, dtype=object)
-        for node in np.ndindex(array.shape):
-            array[node] = self.adjoint(node)
-        return array
+def alpha_beyond(y, labels):
+    """alpha by enumeration of beginnings, with one more column: a path of u labels that has left frame T - 1 is a path
+    of the shorter target."""
+    blank = blank_of(labels)
+    beyond = [rnnt_z(y[:, :u + 1], Target(labels[:u], blank)) for u in range(len(labels) + 1)]
+    return np.vstack([rnnt_alpha(y, labels), np.array([beyond], dtype=object)])
 
 
-GRIDS = [Extended(seed, T, labels) for seed, (T, labels) in enumerate(RNNT_SHAPES)]
+def visits_beyond(y, labels):
+    """gamma by enumeration of paths, with one more column: all end in its last row."""
+    column = np.full((1, len(labels) + 1), Fraction(0))
+    column[0, -1] += 1
+    return np.vstack([rnnt_occupancy(y, labels).sum(axis=-1), column])
 
 
-def grid_nodes(start=True):
-    for c in GRIDS:
-        for t, u in np.ndindex(c.alpha.shape):
-            if start or t + u > 0:
-                yield c, t, u
+def shares(y, labels):
+    """Of the mass of all beginnings at a node, the parts that came by label and by blank."""
+    alpha, (T, rows, _) = alpha_beyond(y, labels), y.shape
+    by_label, by_blank = alpha * 0, alpha * 0
+    by_label[:T, 1:] = alpha[:T, :-1] * y[:, range(rows - 1), list(labels)] / alpha[:T, 1:]
+    by_blank[1:] = alpha[:-1] * y[..., blank_of(labels)] / alpha[1:]
+    return by_label, by_blank
 
 
-@pytest.mark.equation("eq-kernels-k2-forward")
+@computed(kind="exact difference")
+def adjoints(y, labels):
+    """d log Z / d log alpha(t, u): Z of the recursion is affine in a factor on the node."""
+    def z(factors):
+        return alpha_by_recursion(y, labels, factors)[-1, -1]
+
+    slopes = np.empty((y.shape[0] + 1, y.shape[1]), dtype=object)
+    for node in np.ndindex(slopes.shape):
+        slopes[node] = exact_difference(z, ones(y), node, h=5) / z(ones(y))
+    return slopes
+
+
+def k2_nodes(y):
+    """The nodes of the grid with one more column."""
+    return np.ndindex(y.shape[0] + 1, y.shape[1])
+
+
+@pytest.mark.equation("eq-kernels-k2-forward", patterns={r"\alpha(#t, #u)": "k2_alpha[#t, #u]"})
 def test_k2_forward():
     """Enumerated beginnings on the grid with one more column, against their last steps."""
-    def lhs(alpha, blank, y, t, u):
-        return alpha[t, u]
+    def lhs(k2_alpha, y, blank, labels, t, u):
+        return k2_alpha[t, u]
 
-    def rhs(alpha, blank, y, t, u):
-        return alpha[t, u - 1] * y[t, u - 1] + alpha[t - 1, u] * blank[t - 1, u]
+    def rhs(k2_alpha, y, blank, labels, t, u):
+        return k2_alpha[t, u - 1] * y[t, u - 1, labels[u - 1]] + k2_alpha[t - 1, u] * y[t - 1, u, blank]
 
-    check_equation("eq-kernels-k2-forward", lhs, rhs, [
-        (zero_outside(c.alpha), zero_outside(c.blank), zero_outside(c.label), t, u)
-        for c, t, u in grid_nodes(start=False)])
+    check_equation("eq-kernels-k2-forward", lhs, rhs, (
+        (alpha, zero_outside(y), blank_of(labels), zero_outside(labels, zero=-1), t, u) for y, labels in INPUTS
+        for alpha in [zero_outside(alpha_beyond(y, labels))] for t, u in k2_nodes(y) if t + u > 0))
 
 
-@pytest.mark.equation("eq-kernels-k2-total")
+@pytest.mark.equation("eq-kernels-k2-total", patterns={r"\alpha(#t, #u)": "k2_alpha[#t, #u]"})
 def test_k2_total():
     """Z over all paths against the forward recursion, run up to the corner of the grid with one more column."""
-    def rhs(z, alpha, T, U):
-        return alpha[T, U]
+    def rhs(z, k2_alpha, T, U):
+        return k2_alpha[T, U]
 
-    check_equation("eq-kernels-k2-total", first, rhs, [(c.z, zero_outside(c.recursion()), c.T, c.U) for c in GRIDS])
+    check_equation("eq-kernels-k2-total", first, rhs, (
+        (rnnt_z(y, labels), zero_outside(alpha_by_recursion(y, labels, ones(y))), len(y), len(labels))
+        for y, labels in INPUTS))
 
 
-@pytest.mark.equation("eq-kernels-logadd")
+@computed(kind="sympy")
+def slopes_of_logadd(A, B):
+    """The derivatives of log(e^a + e^b) with respect to a and b, at e^a = A and e^b = B."""
+    a, b = sympy.symbols("a b", real=True)
+    at = {a: sympy.log(sympy.Rational(A)), b: sympy.log(sympy.Rational(B))}
+    slopes = [sympy.Rational(sympy.diff(sympy.log(sympy.exp(a) + sympy.exp(b)), v).subs(at)) for v in (a, b)]
+    return [Fraction(int(slope.p), int(slope.q)) for slope in slopes]
+
+
+@pytest.mark.equation("eq-kernels-logadd", patterns={
+    r"\frac{\partial p}{\partial a}": "by_a", r"\frac{\partial p}{\partial b}": "by_b"})
 def test_logadd():
     """sympy: the derivatives of log(e^a + e^b) with respect to a and b, against the two shares."""
-    a, b = sympy.symbols("a b", real=True)
+    def lhs(by_a, by_b, a, p):
+        return by_a, by_b
 
-    def lhs(A, B, p):
-        """At e^a = A and e^b = B."""
-        at = {a: sympy.log(A), b: sympy.log(B)}
-        slopes = [sympy.diff(sympy.log(sympy.exp(a) + sympy.exp(b)), v).subs(at) for v in (a, b)]
-        return np.array([Fraction(int(s.p), int(s.q)) for s in map(sympy.Rational, slopes)], dtype=object)
+    def rhs(by_a, by_b, a, p):
+        return exp(a - p), 1 - exp(a - p)
 
-    def rhs(A, B, p):
-        return np.array([exp(Log(A) - p), 1 - exp(Log(A) - p)], dtype=object)
+    check_equation("eq-kernels-logadd", lhs, rhs, (
+        (*slopes_of_logadd(A, B), Log(Fraction(A)), Log(Fraction(A + B))) for A, B in [(2, 5), (3, 4), (7, 1), (1, 1)]))
 
-    check_equation("eq-kernels-logadd", lhs, rhs, [
-        (Fraction(A), Fraction(B), Log(Fraction(A + B))) for A, B in [(2, 5), (3, 4), (7, 1)]])
+
+def flows():
+    """The adjoints by exact differences, and the shares by enumeration, for each node but the end; and t, u."""
+    for y, labels in INPUTS:
+        arrays = [zero_outside(each) for each in (adjoints(y, labels), *shares(y, labels))]
+        for t, u in k2_nodes(y):
+            if (t, u) != (len(y), len(labels)):
+                yield y, labels, *arrays, t, u
 
 
 @pytest.mark.equation("eq-kernels-adjoint")
 def test_adjoint():
     """Z recomputed from a changed alpha(t, u) against the same of the two nodes after it, through their shares."""
-    def lhs(p, by_blank, by_label, t, u):
-        return p[t, u]
+    def lhs(p_bar, by_label, by_blank, T, U, t, u):
+        return p_bar[t, u]
 
-    def rhs(p, by_blank, by_label, t, u):
-        return p[t, u + 1] * by_label[t, u + 1] + p[t + 1, u] * by_blank[t + 1, u]
+    def rhs(p_bar, by_label, by_blank, T, U, t, u):
+        return p_bar[t, u + 1] * by_label[t, u + 1] + p_bar[t + 1, u] * by_blank[t + 1, u]
 
-    check_equation("eq-kernels-adjoint", lhs, rhs, [
-        (zero_outside(c.adjoints()), zero_outside(c.by_blank), zero_outside(c.by_label), t, u)
-        for c, t, u in grid_nodes() if (t, u) != (c.T, c.U)])
+    check_equation("eq-kernels-adjoint", lhs, rhs, (
+        (*arrays, len(y), len(labels), t, u) for y, labels, *arrays, t, u in flows()))
 
 
-@pytest.mark.equation("eq-kernels-adjoint-arcs")
+@pytest.mark.equation("eq-kernels-adjoint-arcs", patterns={
+    r"\frac{\partial \log Z}{\partial \log y(t, u)}": "by_log_label",
+    r"\frac{\partial \log Z}{\partial \log \varnothing(t, u)}": "by_log_blank"})
 def test_adjoint_arcs():
-    """w / Z times the exact difference of the path sum, label and blank, against the flow into the node after it."""
-    def lhs(slopes, p, by_blank, by_label, t, u):
-        return slopes
+    """sympy: slopes of log of the path sum in the log-probs of label and blank, against the flow into the node after
+    it. An arc that is not there has slope 0."""
+    def lhs(by_log_label, by_log_blank, p_bar, by_label, by_blank, t, u):
+        return by_log_label, by_log_blank
 
-    def rhs(slopes, p, by_blank, by_label, t, u):
-        return np.array([p[t, u + 1] * by_label[t, u + 1], p[t + 1, u] * by_blank[t + 1, u]], dtype=object)
+    def rhs(by_log_label, by_log_blank, p_bar, by_label, by_blank, t, u):
+        return p_bar[t, u + 1] * by_label[t, u + 1], p_bar[t + 1, u] * by_blank[t + 1, u]
 
-    cases = []
-    for c, t, u in grid_nodes():
-        if t < c.T:
-            slopes = [Fraction(0), Fraction(0)]
-            for place, k in enumerate([next_label(c.labels, u), BLANK]):
-                if k >= 0:
-                    slopes[place] = c.w[t, u, k] / c.z * rnnt_grad_probs(c.w, c.labels, t, u, k)
-            cases.append((np.array(slopes, dtype=object), zero_outside(c.adjoints()), zero_outside(c.by_blank),
-                          zero_outside(c.by_label), t, u))
-    check_equation("eq-kernels-adjoint-arcs", lhs, rhs, cases)
+    def cases():
+        for y, labels, *arrays, t, u in flows():
+            if t < len(y):
+                slopes = -slopes_in_logs(y, rnnt_paths(y, labels))[t, u]
+                yield (slopes[labels[u]] if u < len(labels) else 0), slopes[blank_of(labels)], *arrays, t, u
 
-
-def swept(c, G):
-    """The sweep back from the end, started with G: exact products of shares."""
-    p = c.alpha * 0
-    p[c.T, c.U] = G
-    for t, u in reversed(list(np.ndindex(p.shape))):
-        if u < c.U:
-            p[t, u] += p[t, u + 1] * c.by_label[t, u + 1]
-        if t < c.T:
-            p[t, u] += p[t + 1, u] * c.by_blank[t + 1, u]
-    return p
+    check_equation("eq-kernels-adjoint-arcs", lhs, rhs, cases(),
+                   left_out={"t = T": "no arc leaves the column of the end"})
 
 
-@pytest.mark.equation("eq-kernels-linear")
+@computed(kind="recursion")
+def swept(by_label, by_blank, G):
+    """The sweep back from the end, started with G."""
+    p_bar = by_label * 0
+    p_bar[-1, -1] += G
+    for t, u in reversed(list(np.ndindex(p_bar.shape))):
+        if u + 1 < p_bar.shape[1]:
+            p_bar[t, u] += p_bar[t, u + 1] * by_label[t, u + 1]
+        if t + 1 < len(p_bar):
+            p_bar[t, u] += p_bar[t + 1, u] * by_blank[t + 1, u]
+    return p_bar
+
+
+STARTS = Fraction(1), Fraction(-3, 7), Fraction(0)
+
+
+@pytest.mark.equation("eq-kernels-linear", patterns={r"\gamma(#t, #u)": "visits[#t, #u]"})
 def test_linear():
     """The sweep started with G against G times the enumerated share of paths through the node."""
-    def lhs(p, G, gamma, t, u):
-        return p[t, u]
+    def lhs(p_bar, G, visits, t, u):
+        return p_bar[t, u]
 
-    def rhs(p, G, gamma, t, u):
-        return G * gamma[t, u]
+    def rhs(p_bar, G, visits, t, u):
+        return G * visits[t, u]
 
-    check_equation("eq-kernels-linear", lhs, rhs, [
-        (zero_outside(swept(c, G)), G, zero_outside(c.gamma), t, u)
-        for c, t, u in grid_nodes() for G in (Fraction(1), Fraction(-3, 7))])
+    check_equation("eq-kernels-linear", lhs, rhs, (
+        (p_bar, G, visits, t, u) for (y, labels), G in zip(INPUTS, cycle(STARTS), strict=False)
+        for p_bar in [zero_outside(swept(*shares(y, labels), G))] for visits in [zero_outside(visits_beyond(y, labels))]
+        for t, u in k2_nodes(y)))
 
 
-@pytest.mark.equation("eq-kernels-conserved")
+@pytest.mark.equation("eq-kernels-conserved", conditions={r"n = 0, \dots, T + U": "0 <= n <= T + U"})
 def test_conserved():
     """What the sweep started with, against its values along each anti-diagonal of the extended grid."""
-    def rhs(G, p, n, T):
-        return sum(p[t, n - t] for t in range(0, T + 1))
+    def rhs(G, p_bar, n, T, U):
+        return sum(p_bar[t, n - t] for t in range(0, T + 1))
 
-    check_equation("eq-kernels-conserved", first, rhs, [
-        (G, zero_outside(swept(c, G), zero=Fraction(0)), n, c.T)
-        for c in GRIDS for G in (Fraction(1), Fraction(-3, 7)) for n in range(c.T + c.U + 1)],
+    check_equation("eq-kernels-conserved", first, rhs, (
+        (G, p_bar, n, len(y), len(labels)) for (y, labels), G in zip(INPUTS, cycle(STARTS), strict=False)
+        for p_bar in [zero_outside(swept(*shares(y, labels), G))] for n in range(len(y) + len(labels) + 1)),
         equivalent={
             "shift bound: range(0, T + 1) -> range(0 - 1, T + 1)": "nothing stands before the first column",
             "shift bound: range(0, T + 1) -> range(0, T + 1 + 1)": "nothing stands behind the column of the end"})
@@ -463,57 +498,78 @@ def test_conserved():
 @pytest.mark.equation("eq-kernels-flat")
 def test_flat():
     """Node occupancies by enumeration where all scores are equal, against ratios of numbers of paths."""
+    def lhs(gamma, T, U, t, u):
+        return gamma[t, u]
+
     def rhs(gamma, T, U, t, u):
         return Fraction(comb(t + u, u) * comb(T - 1 - t + U - u, U - u), comb(T + U - 1, U))
 
-    cases = []
-    for T, labels in [*RNNT_SHAPES, (4, [1, 1, 2])]:
-        y = np.full((T, len(labels) + 1, 3), Fraction(1, 3), dtype=object)
-        gamma = rnnt_occupancy(y, labels).sum(axis=-1)
-        cases += [(gamma[t, u], T, len(labels), t, u) for t, u in np.ndindex(gamma.shape)]
-    check_equation("eq-kernels-flat", first, rhs, cases)
+    def cases():
+        for T, V, labels in [*RNNT_SHAPES, (4, 3, [1, 1, 2])]:
+            gamma = rnnt_occupancy(np.full((T, len(labels) + 1, V), Fraction(1, V)), labels).sum(axis=-1)
+            for t, u in np.ndindex(gamma.shape):
+                yield zero_outside(gamma), T, len(labels), t, u
+
+    check_equation("eq-kernels-flat", lhs, rhs, cases())
 
 
-@pytest.mark.equation("eq-kernels-clamp-scale")
+def clip(c, entry):
+    return max(-c, min(c, entry))
+
+
+@pytest.mark.equation("eq-kernels-clamp-scale", patterns={
+    r"\operatorname{clip}_{#c}(#g)": "clip(#c, #g)", "g": "entry"})
 def test_clamp_scale():
-    """A clamped multiple of every logit gradient (sympy) against the multiple of one clamped at another bound."""
-    def clip(g, c):
-        return max(-c, min(c, g))
+    """A clamped multiple of a number against the multiple of one clamped at another bound."""
+    def lhs(entry, G, c):
+        return clip(c, G * entry)
 
-    def lhs(g, G, c):
-        return clip(G * g, c)
+    def rhs(entry, G, c):
+        return G * clip(c / G, entry)
 
-    def rhs(g, G, c):
-        return G * clip(g, c / G)
-
-    cases = [(g, G, c) for kernel in kernels()[:2] for g in kernel.slope.flat
-             for G in (Fraction(1, 8), Fraction(3)) for c in (Fraction(1, 5), Fraction(1, 50))]
-    check_equation("eq-kernels-clamp-scale", lhs, rhs, cases)
+    numbers = [Fraction(-9, 10), Fraction(-1, 30), Fraction(0), Fraction(1, 50), Fraction(2, 3)]
+    check_equation("eq-kernels-clamp-scale", lhs, rhs, product(
+        numbers, (Fraction(1, 8), Fraction(1), Fraction(3)), (Fraction(1, 5), Fraction(1, 50), Fraction(0))))
+    below_0 = Fraction(-1), Fraction(-3), Fraction(1, 5)
+    assert lhs(*below_0) == Fraction(1, 5) == -rhs(*below_0)
 
 
 def test_masses_agree():
-    """The masses that the checks above take from enumeration belong together."""
-    for c in GRIDS:
-        beyond = rnnt_beta_beyond(c.w, c.labels)
-        assert np.array_equal(c.alpha * beyond / c.z, c.gamma)
-        assert c.z == sum(rnnt_mass(c.w, entries) for entries in rnnt_paths(c.w, c.labels))
+    """The masses that the checks above take from enumeration belong together, and with those of the recursion."""
+    for y, labels in INPUTS:
+        alpha, beyond = alpha_beyond(y, labels), rnnt_beta_beyond(y, labels)
+        assert np.array_equal(alpha * beyond / rnnt_z(y, labels), visits_beyond(y, labels))
+        assert np.array_equal(alpha_by_recursion(y, labels, ones(y)), alpha)
+        assert np.array_equal(adjoints(y, labels), visits_beyond(y, labels))
 
 
-@pytest.mark.equation("eq-kernels-magnitudes")
+@pytest.mark.equation("eq-kernels-magnitudes", over={
+    "t,u": "for t, u in np.ndindex(gamma.shape) if gamma[t, u] > 0"})
 def test_magnitudes():
-    """Logarithms of enumerated beginnings and endings, weighted by the enumerated shares of paths, against Z and H."""
-    def lhs(alpha, beta, gamma, log_z, T, U, H):
-        nodes = [(t, u) for t, u in np.ndindex(gamma.shape) if gamma[t, u] > 0]
-        return sum(gamma[n] * (abs(math.log(alpha[n])) + abs(math.log(beta[n]))) for n in nodes)
+    """Logarithms of enumerated beginnings and endings, weighted by the enumerated shares of paths, against Z and H;
+    both sides are mutated. A mask keeps paths from a node."""
+    def left(log_alpha, log_beta, gamma, log_z, T, U, H):
+        return sum(gamma[t, u] * (abs(log_alpha[t, u]) + abs(log_beta[t, u]))
+                   for t, u in np.ndindex(gamma.shape) if gamma[t, u] > 0)
 
-    def rhs(alpha, beta, gamma, log_z, T, U, H):
+    def right(log_alpha, log_beta, gamma, log_z, T, U, H):
         return (T + U) * abs(log_z) + H
 
-    def uncertainty(gamma):
-        return -sum(g * math.log(g) for g in gamma.flat if g > 0)
+    def logarithms(array):
+        return np.array([[math.log(each) if each else -np.inf for each in row] for row in array])
 
-    check_equation("eq-kernels-magnitudes", lhs, rhs, [
-        (c.alpha, c.beta, c.gamma, math.log(c.z), c.T, c.U, uncertainty(c.gamma)) for c in kernels()], tolerance=1e-12)
+    def cases():
+        masked, targets = RNNT_INPUTS[0][0].copy(), RNNT_INPUTS[0][1]
+        masked[0, 1, targets[1]] = Fraction(0)
+        for x, labels in [*INPUTS, (masked, targets)]:
+            y = softmax(x)
+            gamma = rnnt_occupancy(y, labels).sum(axis=-1).astype(float)
+            H = -sum(g * math.log(g) for g in gamma.flat if g > 0)
+            yield (logarithms(rnnt_alpha(y, labels)), logarithms(rnnt_beta_beyond(y, labels)), gamma,
+                   math.log(rnnt_z(y, labels)), len(y), len(labels), H)
+
+    check_equation("eq-kernels-magnitudes", left, right, cases(), tolerance=1e-12)
+    check_equation("eq-kernels-magnitudes", right, left, cases(), tolerance=1e-12)
 
 
 def mismatch_and_bound(margin, semiring, seed):
@@ -522,9 +578,9 @@ def mismatch_and_bound(margin, semiring, seed):
     T, U, V = 24, 6, 5
     labels = rng.integers(1, V, size=U)
     logits = rng.normal(size=(T, U + 1, V))
-    logits[..., BLANK] += margin
+    logits[..., 0] += margin
     logits[:, range(U), labels] += margin
-    logits[-1, :U, BLANK] -= 2 * margin
+    logits[-1, :U, 0] -= 2 * margin
     log_probs = log_softmax(logits).astype(semiring.dtype)
     a = rnnt.Z(log_probs, labels, semiring=semiring)
     b = rnnt.beta(log_probs, labels, semiring=semiring)[0, 0]

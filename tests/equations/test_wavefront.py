@@ -3,20 +3,40 @@ the chapter says of fronts, places and lanes."""
 
 from fractions import Fraction
 
+import notation
 import numpy as np
 import pytest
-from brute_force import (
-    BLANK,
-    CTC_INPUTS,
-    RNNT_INPUTS,
-    ctc_alpha,
-    ctc_skip,
-    rnnt_alpha,
-    rnnt_occupancy,
-    rnnt_paths,
-)
+import ranges
+from brute_force import CTC_INPUTS, blank_of, ctc_alpha, ctc_skip, probabilities, rnnt_alpha, rnnt_occupancy
+from brute_force import RNNT_INPUTS as INPUTS
+from tex_to_python import Notation
 
-from reference_impl.equations import check_equation, zero_outside
+from reference_impl.equations import Quantities, check_equation, computed, zero_outside
+
+NOTATION = notation.RNNT | Notation({
+    "w(#n)": "w[#n]",
+    r"\alpha[#n, #u]": "alphas[#n, #u]",
+    r"\gamma[#n, #u]": "gammas[#n, #u]",
+    r"\varnothing[#n, #u]": "blanks[#n, #u]",
+    "y[#n, #u]": "label_weights[#n, #u]",
+    r"r_\varnothing[#n, #u]": "by_blank[#n, #u]",
+    "r_y[#n, #u]": "by_label[#n, #u]",
+    r"\alpha^{\varnothing}_{#t}(#u)": "of_blanks[#t, #u]",
+    r"\alpha^{l}_{#t}(#u)": "of_labels[#t, #u]",
+    "y_{#t}(#k)": "probs[#t, #k]",
+})
+QUANTITIES = ranges.RNNT | Quantities(
+    {"probs": "T, V", "kappa": "2 U + 1"},
+    {
+        "n = 0": lambda n: n == 0,
+        "n = 1": lambda n: n == 1,
+        "n = T + U - 2": lambda n, T, U: n == T + U - 2,
+        "n = T + U - 1": lambda n, T, U: n == T + U - 1,
+        "a corner": lambda n, u, T: not 0 <= n - u < T,
+        "u = U - 1": lambda u, U: u == U - 1,
+        "no skip": lambda kappa, u: u > 0 and kappa[2 * u + 1] == 0,
+        "a skip": lambda kappa, u: u > 0 and kappa[2 * u + 1] == 1,
+    })
 
 # frames and labels: one frame, no label, more labels than frames, as many, more frames
 SHAPES = [(1, 0), (1, 3), (4, 0), (2, 5), (4, 4), (3, 3), (7, 2)]
@@ -26,132 +46,144 @@ def first(value, *_):
     return value
 
 
-def zeros(shape):
-    return np.full(shape, Fraction(0), dtype=object)
+def in_fronts(array, T, U):
+    """An array of nodes [t, u] as it lies in memory, [n, u], with 0 in the corners; it may have fewer columns."""
+    fronts = np.full((T + U, U + 1), Fraction(0), dtype=object)
+    for (t, u), value in np.ndenumerate(array):
+        fronts[t + u, u] = value
+    return zero_outside(fronts)
 
 
-class Fronts:
-    """What lies in memory, [n, u], from enumerated paths: masses, weights of arcs, shares and occupancies."""
-
-    def __init__(self, y, labels):
-        self.T, self.U = len(y), len(labels)
-        T, U = self.T, self.U
-        alpha, gamma = rnnt_alpha(y, labels), rnnt_occupancy(y, labels).sum(axis=-1)
-        self.alpha, self.gamma, self.blank, self.label = (zeros((T + U, U + 1)) for _ in range(4))
-        self.by_blank, self.by_label = zeros((T + U, U + 1)), zeros((T + U, U + 1))
-        for t, u in np.ndindex(T, U + 1):
-            n = t + u
-            self.alpha[n, u], self.gamma[n, u] = alpha[t, u], gamma[t, u]
-            if t < T - 1:  # the blanks of the last frame lead out of the grid
-                self.blank[n, u] = y[t, u, BLANK]
-            if u < U:
-                self.label[n, u] = y[t, u, labels[u]]
-            if t > 0:
-                self.by_blank[n, u] = alpha[t - 1, u] * y[t - 1, u, BLANK] / alpha[t, u]
-            if u > 0:
-                self.by_label[n, u] = alpha[t, u - 1] * y[t, u - 1, labels[u - 1]] / alpha[t, u]
-
-    def places(self):
-        """Every place of the array, the two corners among them."""
-        return np.ndindex(self.T + self.U, self.U + 1)
+def weights_of_arcs(y, labels):
+    """Of blanks and of labels, 0 for the blanks of the last frame, which lead out of the grid."""
+    blank = y[:, :, blank_of(labels)].copy()
+    blank[-1] = Fraction(0)
+    return blank, y[:, range(len(labels)), list(labels)]
 
 
-FRONTS = [Fronts(y, labels) for y, labels in RNNT_INPUTS]
+def places(T, U):
+    """Every place of the array, the two corners among them."""
+    return np.ndindex(T + U, U + 1)
 
 
-@pytest.mark.equation("eq-wavefront-level")
+@computed(kind="walking")
+def lengths_of_ways(T, U):
+    """{node: lengths of the shortest and the longest way from (0, 0)}, found by going every way through the grid."""
+    lengths, going = {}, [(0, 0, 0)]
+    while going:
+        t, u, steps = going.pop()
+        shortest, longest = lengths.get((t, u), (steps, steps))
+        lengths[t, u] = min(steps, shortest), max(steps, longest)
+        going += [(*node, steps + 1) for node in [(t + 1, u), (t, u + 1)] if node[0] < T and node[1] <= U]
+    return lengths
+
+
+@pytest.mark.equation("eq-wavefront-level", patterns={"d(t, u)": "d"})
 def test_level():
-    """The longest of all ways to a node, counted on enumerated paths, against t + u."""
-    def rhs(longest, t, u):
+    """The longest and the shortest of all ways to a node, by going all of them, against t + u."""
+    def rhs(d, t, u, T, U):
         return t + u
 
-    cases = []
-    for y, labels in RNNT_INPUTS:
-        longest = {}
-        for entries in rnnt_paths(y, labels):
-            for steps, (t, u, _) in enumerate(entries):
-                longest[t, u] = max(steps, longest.get((t, u), 0))
-        cases += [(steps, t, u) for (t, u), steps in longest.items()]
-    check_equation("eq-wavefront-level", first, rhs, cases)
+    check_equation("eq-wavefront-level", first, rhs, (
+        (d, t, u, T, U) for T, U in SHAPES for (t, u), ways in lengths_of_ways(T, U).items() for d in ways))
+
+
+@computed(kind="counting")
+def widths(T, U):
+    """The number of nodes of each front, counted one by one."""
+    return [sum(t + u == n for t, u in np.ndindex(T, U + 1)) for n in range(T + U)]
 
 
 @pytest.mark.equation("eq-wavefront-width")
 def test_width():
     """The nodes with t + u = n, counted one by one, against the formula."""
-    def rhs(count, n, T, U):
+    def rhs(w, n, T, U):
         return min(n, U) - max(0, n - T + 1) + 1
 
-    check_equation("eq-wavefront-width", first, rhs, [
-        (sum(t + u == n for t, u in np.ndindex(T, U + 1)), n, T, U) for T, U in SHAPES for n in range(T + U)])
+    check_equation("eq-wavefront-width", lambda w, n, T, U: w[n], rhs, (
+        (widths(T, U), n, T, U) for T, U in SHAPES for n in range(T + U)))
 
 
 @pytest.mark.equation("eq-wavefront-busy")
 def test_busy():
-    """Nodes counted front by front, as a fraction of all places, against T / (T + U)."""
-    def lhs(T, U):
-        fronts = range(int(T) + U)
-        w = [sum(t + u == n for t, u in np.ndindex(int(T), U + 1)) for n in fronts]
-        return Fraction(sum(w), len(fronts) * (U + 1))
+    """Nodes counted front by front, as a fraction of all places, against T / (T + U). Both sides are mutated."""
+    def left(w, T, U):
+        return Fraction(1) / ((T + U) * (U + 1)) * sum(w[n] for n in range(0, T + U))
 
-    def rhs(T, U):
-        return T / (T + U)
+    def right(w, T, U):
+        return Fraction(T) / (T + U)
 
-    check_equation("eq-wavefront-busy", lhs, rhs, [(Fraction(T), U) for T, U in SHAPES])
+    cases = [(zero_outside(widths(T, U), zero=5), T, U) for T, U in SHAPES]
+    check_equation("eq-wavefront-busy", left, right, cases)
+    check_equation("eq-wavefront-busy", right, left, cases)
 
 
-@pytest.mark.equation("eq-wavefront-view")
+@computed(kind="NumPy's memory")
+def place_in_memory(t, u, T, U):
+    """Where NumPy finds [t + u, u] in the memory of a (T + U, U + 1) array."""
+    place = np.arange((T + U) * (U + 1)).reshape(T + U, U + 1)
+    return int(place[t + u, u])
+
+
+@pytest.mark.equation("eq-wavefront-view", patterns={"A(t, u)": "place"})
 def test_view():
-    """Where NumPy finds [t + u, u] in the memory of a (T + U, U + 1) array, against the strides of the view."""
-    def lhs(t, u, T, U):
-        place = np.arange((T + U) * (U + 1)).reshape(T + U, U + 1)
-        return place[t + u, u]
-
-    def rhs(t, u, T, U):
+    """A node's place in NumPy's memory against the strides of the view."""
+    def rhs(place, t, u, T, U):
         return t * (U + 1) + u * (U + 2)
 
-    check_equation("eq-wavefront-view", lhs, rhs, [
-        (t, u, T, U) for T, U in SHAPES for t, u in np.ndindex(T, U + 1)])
+    check_equation("eq-wavefront-view", first, rhs, (
+        (place_in_memory(t, u, T, U), t, u, T, U) for T, U in SHAPES for t, u in np.ndindex(T, U + 1)))
 
 
 @pytest.mark.equation("eq-wavefront-step")
 def test_step():
     """Enumerated masses of beginnings at every place, 0 in the corners, against the front before."""
-    def lhs(alpha, blank, y, n, u):
-        return alpha[n, u]
+    def lhs(alphas, blanks, label_weights, n, u, T, U):
+        return alphas[n, u]
 
-    def rhs(alpha, blank, y, n, u):
-        return alpha[n - 1, u] * blank[n - 1, u] + alpha[n - 1, u - 1] * y[n - 1, u - 1]
+    def rhs(alphas, blanks, label_weights, n, u, T, U):
+        return alphas[n - 1, u] * blanks[n - 1, u] + alphas[n - 1, u - 1] * label_weights[n - 1, u - 1]
 
-    check_equation("eq-wavefront-step", lhs, rhs, [
-        (zero_outside(f.alpha), zero_outside(f.blank), zero_outside(f.label), n, u)
-        for f in FRONTS for n, u in f.places() if n > 0])
+    def cases():
+        for y, labels in INPUTS:
+            T, U = len(y), len(labels)
+            arrays = [in_fronts(each, T, U) for each in (rnnt_alpha(y, labels), *weights_of_arcs(y, labels))]
+            for n, u in places(T, U):
+                if n > 0:
+                    yield *arrays, n, u, T, U
+
+    check_equation("eq-wavefront-step", lhs, rhs, cases(), left_out={"n = 0": "for n >= 1: it begins with front 0"})
+
+
+def shares_of_arcs(y, labels):
+    """The shares of the two arcs into each node, of enumerated masses."""
+    alpha, (blank, label) = rnnt_alpha(y, labels), weights_of_arcs(y, labels)
+    by_blank, by_label = alpha * 0, alpha * 0
+    by_blank[1:] = (alpha * blank)[:-1] / alpha[1:]
+    by_label[:, 1:] = (alpha[:, :-1] * label) / alpha[:, 1:]
+    return by_blank, by_label
 
 
 @pytest.mark.equation("eq-wavefront-back")
 def test_back():
     """Enumerated node occupancies at every place, 0 in the corners, against the front after, through its shares."""
-    def lhs(gamma, r_blank, r_y, n, u):
-        return gamma[n, u]
+    def lhs(gammas, by_blank, by_label, n, u, T, U):
+        return gammas[n, u]
 
-    def rhs(gamma, r_blank, r_y, n, u):
-        return gamma[n + 1, u] * r_blank[n + 1, u] + gamma[n + 1, u + 1] * r_y[n + 1, u + 1]
+    def rhs(gammas, by_blank, by_label, n, u, T, U):
+        return gammas[n + 1, u] * by_blank[n + 1, u] + gammas[n + 1, u + 1] * by_label[n + 1, u + 1]
 
-    check_equation("eq-wavefront-back", lhs, rhs, [
-        (zero_outside(f.gamma), zero_outside(f.by_blank), zero_outside(f.by_label), n, u)
-        for f in FRONTS for n, u in f.places() if n < f.T + f.U - 1])
+    def cases():
+        for y, labels in INPUTS:
+            T, U = len(y), len(labels)
+            gamma = rnnt_occupancy(y, labels).sum(axis=-1)
+            arrays = [in_fronts(each, T, U) for each in (gamma, *shares_of_arcs(y, labels))]
+            for n, u in places(T, U):
+                if n < T + U - 1:
+                    yield *arrays, n, u, T, U
 
-
-class Pairs:
-    """Enumerated CTC masses of blanks and labels, [t + 1, u], with what stands before the first frame at [0, u]."""
-
-    def __init__(self, y, labels):
-        alpha = ctc_alpha(y, labels)
-        self.y, self.labels, self.T, self.U = y, labels, len(y), len(labels)
-        self.blank, self.label = zeros((self.T + 1, self.U + 1)), zeros((self.T + 1, max(self.U, 1)))
-        self.blank[0, 0] = Fraction(1)
-        self.blank[1:] = alpha[:, ::2]
-        self.label[1:, :self.U] = alpha[:, 1::2]
-        self.kappa = np.array(ctc_skip(labels))
+    check_equation("eq-wavefront-back", lhs, rhs, cases(), left_out={
+        "n = T + U - 1": "for n <= T + U - 2: it begins with the last front"})
 
 
 class frames_from_minus_one:
@@ -165,42 +197,64 @@ class frames_from_minus_one:
         return self.array[t + 1, u]
 
 
-PAIRS = [Pairs(y, labels) for y, labels in CTC_INPUTS]
+@computed
+def alphas_of_states(probs, targets):
+    """Mass of all beginnings that stand in state s after frame t."""
+    return ctc_alpha(probs, targets)
+
+
+def pairs():
+    """CTC masses of blanks and labels, [t + 1, u], every string tried, with what stands before the first frame at
+    [0, u]; one target is longer than there are frames."""
+    for y, labels in [*CTC_INPUTS, (probabilities(8, (2, 3)), [1, 2, 1])]:
+        alpha, U = alphas_of_states(y, labels), len(labels)
+        masses = np.vstack([np.full((1, 2 * U + 1), Fraction(0)), alpha])
+        masses[0, 0] = Fraction(1)
+        yield frames_from_minus_one(masses[:, ::2]), frames_from_minus_one(masses[:, 1::2]), zero_outside(y), labels
 
 
 @pytest.mark.equation("eq-wavefront-ctc-blank")
 def test_ctc_blank():
     """Masses of strings that stand in a blank state, every string tried, against the pairs one frame before."""
-    def lhs(blank, label, y, t, u):
-        return blank[t, u]
+    def lhs(of_blanks, of_labels, probs, labels, blank, t, u):
+        return of_blanks[t, u]
 
-    def rhs(blank, label, y, t, u):
-        return (blank[t - 1, u] + label[t - 1, u - 1]) * y[t]
+    def rhs(of_blanks, of_labels, probs, labels, blank, t, u):
+        return (of_blanks[t - 1, u] + of_labels[t - 1, u - 1]) * probs[t, blank]
 
-    check_equation("eq-wavefront-ctc-blank", lhs, rhs, [
-        (frames_from_minus_one(p.blank), frames_from_minus_one(p.label), zero_outside(p.y[:, BLANK]), t, u)
-        for p in PAIRS for t, u in np.ndindex(p.T, p.U + 1)])
+    check_equation("eq-wavefront-ctc-blank", lhs, rhs, (
+        (of_blanks, of_labels, probs, labels, blank_of(labels), t, u) for of_blanks, of_labels, probs, labels in pairs()
+        for t, u in np.ndindex(len(probs.array), len(labels) + 1)))
 
 
 @pytest.mark.equation("eq-wavefront-ctc-label")
 def test_ctc_label():
     """Masses of strings that stand in a label state, every string tried, against the pairs one frame before."""
-    def lhs(blank, label, kappa, y, t, u, l):  # noqa: E741
-        return label[t, u]
+    def lhs(of_blanks, of_labels, kappa, probs, labels, blank, t, u):
+        return of_labels[t, u]
 
-    def rhs(blank, label, kappa, y, t, u, l):  # noqa: E741
-        return (label[t - 1, u] + blank[t - 1, u] + kappa[2 * u + 1] * label[t - 1, u - 1]) * y[t, l[u]]
+    def rhs(of_blanks, of_labels, kappa, probs, labels, blank, t, u):
+        return (of_labels[t - 1, u] + of_blanks[t - 1, u] + kappa[2 * u + 1] * of_labels[t - 1, u - 1]) * (
+            probs[t, labels[u]])
 
-    check_equation("eq-wavefront-ctc-label", lhs, rhs, [
-        (frames_from_minus_one(p.blank), frames_from_minus_one(p.label), zero_outside(p.kappa), zero_outside(p.y), t, u,
-         zero_outside(np.array(p.labels), zero=-1)) for p in PAIRS for t, u in np.ndindex(p.T, p.U)])
+    def cases():
+        for of_blanks, of_labels, probs, labels in pairs():
+            for t, u in np.ndindex(len(probs.array), len(labels)):
+                yield (of_blanks, of_labels, zero_outside(ctc_skip(labels)), probs, zero_outside(labels, zero=-1),
+                       blank_of(labels), t, u)
+
+    check_equation("eq-wavefront-ctc-label", lhs, rhs, cases(), left_out={
+        end: "a label state has a label" for end in ("u = U", "U = 0")})
 
 
 def test_the_corners_are_empty():
     """What the checks above take for granted: no mass and no occupancy outside the grid, and Z on every front."""
-    for f in FRONTS:
-        n, u = np.indices(f.alpha.shape)
-        outside = (n - u < 0) | (n - u >= f.T)
-        assert outside.sum() == f.U * (f.U + 1)
-        assert (f.alpha[outside] == 0).all() and (f.gamma[outside] == 0).all()
-        assert (f.gamma.sum(axis=1) == 1).all()
+    for y, labels in INPUTS:
+        T, U = len(y), len(labels)
+        alphas, gammas = (in_fronts(each, T, U).array for each in (
+            rnnt_alpha(y, labels), rnnt_occupancy(y, labels).sum(axis=-1)))
+        n, u = np.indices(alphas.shape)
+        outside = (n - u < 0) | (n - u >= T)
+        assert outside.sum() == U * (U + 1)
+        assert (alphas[outside] == 0).all() and (gammas[outside] == 0).all()
+        assert (gammas.sum(axis=1) == 1).all()
