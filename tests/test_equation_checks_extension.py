@@ -1,5 +1,6 @@
 """The Sphinx extension that binds equations to tests, tried on small books. tests/website checks the real one."""
 
+import json
 import re
 import sys
 from io import StringIO
@@ -33,6 +34,15 @@ def test_commutes():
     check_equation("commutes", lambda a, b: a + b, lambda a, b: b + a, [(1, 2)])
 '''
 
+FINDING = {
+    "label": "commutes", "test": "test_sum.py::test_commutes", "cases": 1, "exact": True, "mutants": 6,
+    "equivalent": {"flip sign": "both are 0"},
+    "sources": {"total": ["enumeration", "differ"], "z": ["sympy", "unused"]},
+    "algebraic": {"z": "no z in it"}, "sizes": {"T": [1, 3]}, "ends": ["T = 1", "t = 0"],
+    "left_out": {"U = 0": "no U", "u = 0": "no U"},
+    "tex": "by machine",
+}
+
 
 @pytest.fixture
 def book(tmp_path, monkeypatch):
@@ -45,6 +55,8 @@ def book(tmp_path, monkeypatch):
     (tmp_path / "back" / "checks.md").write_text(CHECKS)
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_sum.py").write_text(TESTS)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "equations.json").write_text(json.dumps([FINDING]))
     return tmp_path
 
 
@@ -89,6 +101,31 @@ def test_each_equation_carries_a_mark_that_links_to_its_entry(book):
     assert "2 labelled equations: 1 identity, checked by 1 test, and 1 definition." in index.get_text()
     assert "checks/chapter.html#check-commutes" in [link["href"] for link in index.select("td a")]
     assert checks.select("script[src*=mathjax]"), "the page repeats the equations, so it needs MathJax"
+
+
+def test_an_entry_tells_what_was_found(book):
+    assert build(book) == []
+    entry = page(book, "back/checks/chapter").find(id="check-commutes")
+    assert [item.get_text() for item in entry.select(".check-findings li")] == [
+        "1 case, compared exactly. 6 mutants of the right side: 5 noticed, 1 of the same meaning.",
+        "Evidence: enumeration (total). With random numbers from any of these the sides differ.",
+        "It holds whatever z returns: no z in it.",
+        "Sizes: T = 1, 3.",
+        "Among the cases: T = 1, t = 0.",
+        "Not among them: U = 0, u = 0 (no U).",
+        "TeX: read by machine, and executed on the cases.",
+    ]
+    index = page(book, "back/checks")
+    cells = [[cell.get_text() for cell in row.select("td")] for row in index.select("table.equation-table tr")]
+    assert ["Chapter", "1", "1", "1", "1"] in cells
+    assert ["(1.1)", "commutes", "enumeration", "machine", "1"] in cells
+    assert "The TeX of 1 identity was compared with the test by machine." in index.get_text()
+
+
+def test_a_check_without_findings_warns(book):
+    (book / "data" / "equations.json").write_text(json.dumps([FINDING | {"label": "other"}]))
+    (warning,) = build(book)
+    assert re.search(r"test_sum\.py:5: WARNING: test_commutes has no findings: see `make equations`", warning)
 
 
 def test_an_identity_without_a_check_warns(book):
@@ -160,7 +197,7 @@ def test_marks_are_found_on_methods_and_in_any_number(tmp_path, monkeypatch):
         '    def test_it(self):\n        """First line.\n\n        More.\n        """\n'
         '        check_equation("one", f, g, [])\n        equations.check_equation("two", f, g, [])\n'
     )
-    checks = collect_checks(tmp_path, tmp_path)
+    checks = collect_checks(tmp_path, tmp_path, {})
     assert sorted(checks) == ["one", "three", "two"]
     (check,) = checks["one"]
     assert check[:4] == ("deep/test_x.py", 6, "test_it", "First line.")

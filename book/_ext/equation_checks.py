@@ -3,7 +3,8 @@
 An equation's label decides what it is: ``def-...`` is a definition, any other label an identity, which needs a test
 marked ``@pytest.mark.equation("label")`` that calls ``check_equation("label", ...)``. The tests are read as text, never
 imported. The build warns about an identity without a test, a displayed equation without a label, a mark whose label no
-equation has, and a marked test that does not call ``check_equation``. Beside each equation stands a link: from a
+equation has, a marked test that does not call ``check_equation``, and one without findings (:mod:`equation_findings`:
+evidence, ranges, TeX). Beside each equation stands a link: from a
 definition to its row on the page that holds the ``{equation-checks}`` directive, from an identity to its entry, with
 the source of its tests, on a page for each chapter below that page.
 """
@@ -16,6 +17,7 @@ from typing import NamedTuple
 from displayed_equations import Equation, displayed_equations, equations_by_page
 from doctrees import equation_id
 from docutils import nodes
+from equation_findings import by_machine, entry_nodes, evidence, read_findings
 from sphinx.builders.latex.nodes import math_reference
 from sphinx.environment.collectors import EnvironmentCollector
 from sphinx.util import logging
@@ -31,12 +33,13 @@ class Check(NamedTuple):
     summary: str
     source: str
     calls_check: bool
+    findings: list
 
 
 # --- reading the tests ---
 
 
-def collect_checks(folder, root):
+def collect_checks(folder, root, findings):
     """Return ``{label: [Check, ...]}`` from the marks in every ``*.py`` below `folder`, named relative to `root`."""
     checks = defaultdict(list)
     for path in sorted(Path(folder).rglob("*.py")):
@@ -48,16 +51,17 @@ def collect_checks(folder, root):
             marks = [d for d in node.decorator_list if ast.unparse(d).startswith("pytest.mark.equation(")]
             for mark in marks:
                 for label in map(ast.literal_eval, mark.args):
-                    checks[label].append(describe(node, label, text, file))
+                    found = findings.get((path.name, node.name, label), [])
+                    checks[label].append(describe(node, label, text, file, found))
     return dict(checks)
 
 
-def describe(function, label, text, file):
+def describe(function, label, text, file, findings):
     first = min([d.lineno for d in function.decorator_list], default=function.lineno)
     lines = text.splitlines()[first - 1 : function.end_lineno]
     source = "\n".join(line[function.col_offset :] for line in lines)
     summary = (ast.get_docstring(function) or "").partition("\n")[0]
-    return Check(file, function.lineno, function.name, summary, source, calls_check(function, label))
+    return Check(file, function.lineno, function.name, summary, source, calls_check(function, label), findings)
 
 
 def calls_check(function, label):
@@ -69,7 +73,8 @@ def calls_check(function, label):
 
 def read_tests(app, config):
     # The value of a setting that belongs to the environment: when a check changes, Sphinx renders the pages anew.
-    config.equation_checks_found = collect_checks(Path(app.srcdir, config.equation_checks_tests), app.srcdir)
+    findings = read_findings(Path(app.srcdir, config.equation_checks_findings))
+    config.equation_checks_found = collect_checks(Path(app.srcdir, config.equation_checks_tests), app.srcdir, findings)
 
 
 # --- reading the pages ---
@@ -116,6 +121,8 @@ def report(app, env):
             logger.warning('no equation has the label "%s" that %s checks', label, check.name, location=location)
         elif not check.calls_check:
             logger.warning('%s does not call check_equation("%s", ...)', check.name, label, location=location)
+        elif not check.findings:
+            logger.warning("%s has no findings: see `make equations`", check.name, location=location)
     if labels and len(env.checks_pages) != 1:
         logger.warning("one page must hold the equation-checks directive, not %s", sorted(env.checks_pages) or "none")
     for page in entry_pages(env):  # they repeat the equations, so they need MathJax
@@ -181,12 +188,13 @@ def checks_page(app, docname):
     checks = app.config.equation_checks_found
     pages = labelled(app.env)
     equations = [e for page in pages.values() for e in page]
-    identities, tests, definitions = counts(equations, checks)
+    identities, read, tests, definitions = counts(equations, checks)
     summary = (
         f"The book displays {plural(len(equations), 'labelled equation')}: {plural(identities, 'identity')}, "
-        f"checked by {plural(tests, 'test')}, and {plural(definitions, 'definition')}."
+        f"checked by {plural(tests, 'test')}, and {plural(definitions, 'definition')}. "
+        f"The TeX of {plural(read, 'identity')} was compared with the test by machine."
     )
-    heads = ["Chapter", "Identities", "Tests", "Definitions"]
+    heads = ["Chapter", "Identities", "TeX by machine", "Tests", "Definitions"]
     rows = [chapter_row(app, docname, page, equations, checks) for page, equations in pages.items()]
     sections = [chapter(app, docname, page, equations, checks) for page, equations in pages.items()]
     return [nodes.paragraph("", summary), table(heads, rows), *sections]
@@ -204,10 +212,11 @@ def pages_of_entries(app):
 
 
 def counts(equations, checks):
-    """Return the numbers of identities, of tests that check them, and of definitions."""
+    """Return the numbers of identities, of those whose TeX a machine has read, of tests, and of definitions."""
     identities = [e for e in equations if not e.is_definition]
     tests = {(c.file, c.name) for e in identities for c in checks.get(e.label, [])}
-    return len(identities), len(tests), len(equations) - len(identities)
+    read = sum(by_machine([f for c in checks.get(e.label, []) for f in c.findings]) for e in identities)
+    return len(identities), read, len(tests), len(equations) - len(identities)
 
 
 def chapter_row(app, docname, page, equations, checks):
@@ -220,7 +229,7 @@ def chapter(app, docname, page, equations, checks):
     """Return a section with one table row for each equation of a page."""
     rows = [row(app, docname, e, checks.get(e.label, [])) for e in equations]
     title = nodes.title("", "", nodes.Text(app.env.titles[page].astext()))
-    heads = ["Equation", "Label", "Kind", "Checks"]
+    heads = ["Equation", "Label", "Evidence", "TeX", "Checks"]
     return nodes.section("", title, table(heads, rows), ids=[chapter_id(page)])
 
 
@@ -233,14 +242,15 @@ def row(app, docname, equation, checks):
     if has_entries(app):
         text = nodes.Text(number(app.env, equation))
         link = reference(app, docname, equation.docname, equation_id(equation.label), text)
-    if equation.is_definition:
-        target = nodes.inline("", "definition", ids=[entry_id(equation.label)])
-    else:
-        target = nodes.inline("", "identity")
     count = nodes.Text(str(len(checks)))
-    if checks and not equation.is_definition and has_entries(app):
+    if equation.is_definition:
+        name = nodes.inline("", "definition", ids=[entry_id(equation.label)])
+        return [link, nodes.literal("", equation.label), name, nodes.Text(""), nodes.Text("")]
+    if checks and has_entries(app):
         count = reference(app, docname, page_of_entry(app.env, equation), entry_id(equation.label), count)
-    return [link, nodes.literal("", equation.label), target, count]
+    findings = [finding for check in checks for finding in check.findings]
+    tex = "machine" if by_machine(findings) else "eye"
+    return [link, nodes.literal("", equation.label), nodes.Text(evidence(findings)), nodes.Text(tex), count]
 
 
 def entry(app, docname, equation, checks):
@@ -253,6 +263,7 @@ def entry(app, docname, equation, checks):
     for check in checks:
         name = nodes.literal("", f"{check.file}::{check.name}")
         result += nodes.paragraph("", "", name, nodes.Text(f": {check.summary}" if check.summary else ""))
+        result += list(entry_nodes(check.findings))
         result += nodes.raw("", '<details class="check-source"><summary>Source of the test</summary>', format="html")
         result += nodes.literal_block(check.source, check.source, language="python")
         result += nodes.raw("", "</details>", format="html")
@@ -307,6 +318,7 @@ def reading_order(env):
 
 def setup(app):
     app.add_config_value("equation_checks_tests", "tests", "env")
+    app.add_config_value("equation_checks_findings", "data/equations.json", "env")
     app.add_config_value("equation_checks_found", {}, "env")
     app.add_node(ChecksPlaceholder)
     app.add_directive("equation-checks", EquationChecks)
