@@ -16,8 +16,12 @@ STUBBORN = "signal.signal(signal.SIGINT, signal.SIG_IGN)"
 
 
 def started(before, lines):
-    """Another process that has run the first lines, and is about to run the others."""
-    program = f"import signal, sys, time\n{before}\nprint(flush=True)\n{lines}"
+    """Another process that has run the first lines, and is about to run the others.
+
+    It can be interrupted, as a kernel can, even where these tests cannot: a shell's background jobs ignore the signal.
+    """
+    can_be = "signal.signal(signal.SIGINT, signal.default_int_handler)"
+    program = f"import signal, sys, time\n{can_be}\n{before}\nprint(flush=True)\n{lines}"
     process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                stderr=subprocess.DEVNULL)
     process.stdout.readline()
