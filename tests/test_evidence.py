@@ -345,7 +345,7 @@ class TestRanges:
         with pytest.raises(ValueError, match="S has shape"):
             GRID.sizes({"S": 4})
         with pytest.raises(ValueError, match="expected a letter, with a factor and a summand"):
-            Quantities({"a": "N * M"}).letters  # noqa: B018
+            Quantities({"a": "N * M"}).sizes({"a": np.zeros(3)})
 
     def test_what_the_cases_do_not_have_is_looked_for_in_the_calls_of_sources(self):
         @computed

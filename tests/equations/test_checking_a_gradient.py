@@ -23,6 +23,7 @@ from brute_force import (
     slope_at,
     slopes_in_logs,
 )
+from sides import first
 from tex_to_python import Notation
 
 from reference_impl import ctc
@@ -89,10 +90,6 @@ QUANTITIES = Quantities(  # x is a number here
 
 def _plain(row):
     return list(getattr(row, "array", row))
-
-
-def _first(value, *_):
-    return value
 
 
 #: Points and steps for polynomials: none is small, none is round.
@@ -188,7 +185,7 @@ def test_chain():
         for t, k in np.ndindex(y.shape):
             yield grad_logit(z, x, t, k), g, zero_outside(y), t, k, y.shape[1]
 
-    check_equation("eq-check-chain", _first, rhs, cases())
+    check_equation("eq-check-chain", first, rhs, cases())
 
 
 @pytest.mark.equation("eq-check-forward-remainder")
@@ -246,7 +243,7 @@ def test_third():
     def rhs(third, p):
         return -p * (1 - p) * (1 - 2 * p)
 
-    check_equation("eq-check-third", _first, rhs, (
+    check_equation("eq-check-third", first, rhs, (
         (third_derivative(A, B, x), B * x / (A + B * x)) for A, B, x in [
             (Fraction(2), Fraction(3), Fraction(5)), (Fraction(7, 2), Fraction(1, 3), Fraction(4, 5)),
             (Fraction(6), Fraction(3), Fraction(2)), (Fraction(0), Fraction(3), Fraction(5)),
@@ -292,7 +289,7 @@ def test_rounding():
                     delta = {sign: relative_error(f(x + sign * h), digits) for sign in (+1, -1)}
                     yield (high - low) / (2 * h), f, x, h, delta
 
-    check_equation("eq-check-rounding", _first, rhs, cases())
+    check_equation("eq-check-rounding", first, rhs, cases())
     for f, *_ in polynomials(3):
         for x, h in POINTS:
             for digits in FORMATS.values():
@@ -325,7 +322,7 @@ def test_optimal_step():
         return (3 * eps * abs(value) / abs(third)) ** THIRD
 
     for side in (middle, rhs):
-        check_equation("eq-check-optimal-step", _first, side, (
+        check_equation("eq-check-optimal-step", first, side, (
             (best_step(eps * abs(value), abs(third))[0], eps * abs(value), abs(third), eps, value, third)
             for eps, value, third in OPTIMA))
     h = sympy.Symbol("h", positive=True)  # if f(x) or f'''(x) is 0, no step is best: E only grows, or only falls
@@ -339,7 +336,7 @@ def test_best_error():
     def rhs(error, F, M):
         return sympy.Rational(1, 2) * (9 * F**2 * M) ** THIRD
 
-    check_equation("eq-check-best-error", _first, rhs, (
+    check_equation("eq-check-best-error", first, rhs, (
         (best_step(eps * abs(value), abs(third))[1], eps * abs(value), abs(third)) for eps, value, third in OPTIMA))
 
 
@@ -455,7 +452,7 @@ def test_sharp():
     def rhs(count, d, m, n):
         return d * m ** (n - 1)
 
-    check_equation("eq-check-sharp", _first, rhs, (
+    check_equation("eq-check-sharp", first, rhs, (
         (zeros(d, m, n), d, m, n) for d, m, n in [(2, 5, 3), (3, 4, 1), (4, 4, 2), (1, 2, 3), (0, 3, 2)]),
         left_out={"m < d": "S has the numbers up to d"})
     assert zeros(4, 3, 2) == 3**2 < 4 * 3
@@ -571,7 +568,7 @@ def test_directional():
             gradient = [grad_logit(z, x, *index) for index in np.ndindex(x.shape)]
             yield slope, zero_outside(gradient, OUTSIDE), zero_outside(d, OUTSIDE), x.size
 
-    check_equation("eq-check-directional", _first, rhs, cases())
+    check_equation("eq-check-directional", first, rhs, cases())
 
 
 def _flat_losses():

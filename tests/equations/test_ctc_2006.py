@@ -30,6 +30,7 @@ from brute_force import (
     states,
 )
 from enumeration import collapse
+from sides import first
 from tex_to_python import Notation
 
 from reference_impl import ctc
@@ -94,10 +95,6 @@ NO_PATH = {"Z = 0": "for Z > 0"}
 POSITIVE = {"a probability of 0": "for positive probabilities"}
 
 
-def _first(value, *_):
-    return value
-
-
 @computed
 def beta_owed(y, targets):
     """As the paper defines it: strings from frame t on that begin with l'_s and collapse to the labels still owed."""
@@ -159,7 +156,7 @@ def test_beta_total():
     def rhs(z, beta_2006):
         return beta_2006[0, 0] + beta_2006[0, 1]
 
-    check_equation("eq-ctc-2006-beta-total", _first, rhs, (
+    check_equation("eq-ctc-2006-beta-total", first, rhs, (
         (ctc_z(y, targets), zero_outside(beta_owed(y, targets))) for y, targets in INPUTS))
 
 
@@ -263,7 +260,7 @@ def test_state():
 @pytest.mark.equation("eq-ctc-2006-frame-sum")
 def test_frame_sum():
     """Z over all strings against the sum over the states of each frame, the emission divided out once."""
-    check_equation("eq-ctc-2006-frame-sum", _first, frame_sum, _frames(NO_STATE_OF_0))
+    check_equation("eq-ctc-2006-frame-sum", first, frame_sum, _frames(NO_STATE_OF_0))
 
 
 def frame_sum(z, alpha, beta_2006, y, labels, t, S):
@@ -350,7 +347,7 @@ def test_prime():
     def rhs(prime, alpha, beta_2006, y, targets, t, k, s):
         return 2 / y[t, k] * alpha[t, s] * beta_2006[t, s]
 
-    check_equation("eq-ctc-2006-prime", _first, rhs, _states_of_symbols(divided=False), left_out=OF_SYMBOL)
+    check_equation("eq-ctc-2006-prime", first, rhs, _states_of_symbols(divided=False), left_out=OF_SYMBOL)
 
 
 @pytest.mark.equation("eq-ctc-2006-quotient", patterns={
@@ -360,7 +357,7 @@ def test_quotient():
     def rhs(slope, prime, alpha, beta_2006, y, targets, t, k, s):
         return 1 / y[t, k] ** 2 * (prime * y[t, k] - alpha[t, s] * beta_2006[t, s])
 
-    check_equation("eq-ctc-2006-quotient", _first, rhs, (
+    check_equation("eq-ctc-2006-quotient", first, rhs, (
         (slope, prime, *case) for (slope, *case), (prime, *_) in
         zip(_states_of_symbols(divided=True), _states_of_symbols(divided=False), strict=True)), left_out=OF_SYMBOL)
 
@@ -374,7 +371,7 @@ def _entries(inputs, where):
 @pytest.mark.equation("eq-ctc-2006-grad-probs")
 def test_grad_probs():
     """Exact difference of the sum over strings against alpha * beta over y squared."""
-    check_equation("eq-ctc-2006-grad-probs", _first, slope_of_z, _slopes_of_z(lambda y: y != 0))
+    check_equation("eq-ctc-2006-grad-probs", first, slope_of_z, _slopes_of_z(lambda y: y != 0))
 
 
 def slope_of_z(grad_probs, alpha, beta_2006, labels, y, t, k, S):
@@ -402,7 +399,7 @@ def test_linear():
     def rhs(z, y, arriving, beta, labels, t, S):
         return sum(y[t, labels[s]] * arriving[t, s] * beta[t, s] for s in range(0, S))
 
-    check_equation("eq-ctc-2006-linear", _first, rhs, (
+    check_equation("eq-ctc-2006-linear", first, rhs, (
         (ctc_z(y, targets), y, arriving_at(ctc_alpha(y, targets), targets), ctc_beta(y, targets), extended(targets), t,
          2 * len(targets) + 1) for y, targets in INPUTS for t in range(len(y))))
 
@@ -413,7 +410,7 @@ def test_coefficient():
     def rhs(grad_probs, arriving, beta, labels, t, k, S):
         return sum(arriving[t, s] * beta[t, s] for s in range(0, S) if labels[s] == k)
 
-    check_equation("eq-ctc-2006-coefficient", _first, rhs, (
+    check_equation("eq-ctc-2006-coefficient", first, rhs, (
         (ctc_grad_probs(at, targets, t, k), arriving_at(ctc_alpha(at, targets), targets), ctc_beta(at, targets),
          extended(targets), t, k, 2 * len(targets) + 1)
         for y, targets in [*CTC_INPUTS, *WITHOUT_PATH] for t, k in np.ndindex(y.shape)
@@ -436,7 +433,7 @@ def test_grad_log():
     def rhs(slope, alpha, beta_2006, labels, z, y, t, k, S):
         return 1 / (z * y[t, k] ** 2) * sum(alpha[t, s] * beta_2006[t, s] for s in range(0, S) if labels[s] == k)
 
-    check_equation("eq-ctc-2006-grad-log", _first, rhs, (
+    check_equation("eq-ctc-2006-grad-log", first, rhs, (
         (slope_of_log_z(y, targets, t, k), ctc_alpha(y, targets), beta_owed(y, targets), extended(targets),
          ctc_z(y, targets), y, t, k, 2 * len(targets) + 1) for y, targets, t, k in
         _entries(WITH_PATH, lambda y: y != 0)), left_out=NO_PATH)
@@ -473,7 +470,7 @@ def test_chain():
             for t, k in np.ndindex(y.shape):
                 yield grad_logits[t, k], slopes, jacobian, t, k, x.shape[1]
 
-    check_equation("eq-ctc-2006-chain", _first, rhs, cases(), left_out=POSITIVE)
+    check_equation("eq-ctc-2006-chain", first, rhs, cases(), left_out=POSITIVE)
 
 
 def _lines(inputs):
@@ -487,7 +484,7 @@ def _lines(inputs):
 @pytest.mark.equation("eq-ctc-2006-substituted")
 def test_substituted():
     """The same derivative against the sum with both derivatives put in."""
-    check_equation("eq-ctc-2006-substituted", _first, substituted, _lines(CTC_INPUTS), left_out=NO_PATH | POSITIVE)
+    check_equation("eq-ctc-2006-substituted", first, substituted, _lines(CTC_INPUTS), left_out=NO_PATH | POSITIVE)
 
 
 def substituted(grad_logits, M, z, y, targets, t, k, V):
@@ -497,7 +494,7 @@ def substituted(grad_logits, M, z, y, targets, t, k, V):
 @pytest.mark.equation("eq-ctc-2006-cancelled")
 def test_cancelled():
     """The same with one y cancelled and the sign taken inside."""
-    check_equation("eq-ctc-2006-cancelled", _first, cancelled, _lines(CTC_INPUTS), left_out=NO_PATH | POSITIVE)
+    check_equation("eq-ctc-2006-cancelled", first, cancelled, _lines(CTC_INPUTS), left_out=NO_PATH | POSITIVE)
 
 
 def cancelled(grad_logits, M, z, y, targets, t, k, V):
@@ -508,7 +505,7 @@ def cancelled(grad_logits, M, z, y, targets, t, k, V):
 def test_split():
     """The same as two sums."""
     below = {"shift bound: range(0, V) -> range(0 - 1, V)": "of the second sum, where the bracket is 0 at j = -1"}
-    check_equation("eq-ctc-2006-split", _first, split, _lines(CTC_INPUTS), equivalent=below,
+    check_equation("eq-ctc-2006-split", first, split, _lines(CTC_INPUTS), equivalent=below,
                    left_out=NO_PATH | POSITIVE)
 
 
@@ -520,7 +517,7 @@ def split(grad_logits, M, z, y, targets, t, k, V):
 @pytest.mark.equation("eq-ctc-2006-regrouped")
 def test_regrouped():
     """Z over all strings against the sum over the whole vocabulary."""
-    check_equation("eq-ctc-2006-regrouped", _first, regrouped, (
+    check_equation("eq-ctc-2006-regrouped", first, regrouped, (
         (ctc_z(y, targets), by_symbol(y, targets), y, t, y.shape[1])
         for y, targets in [*CTC_INPUTS, *WITHOUT_PATH] for t in range(len(y))), left_out=POSITIVE)
 
@@ -592,7 +589,7 @@ def test_grad_scaled():
             for t, k in np.ndindex(y.shape):
                 yield (grad_logits[t, k], alpha_hat, beta_hat, y, extended(targets), z_hat, t, k, 2 * len(targets) + 1)
 
-    check_equation("eq-ctc-2006-grad-scaled", _first, scaled_gradient, cases(), left_out=POSITIVE)
+    check_equation("eq-ctc-2006-grad-scaled", first, scaled_gradient, cases(), left_out=POSITIVE)
 
 
 def test_a_scale_per_state_does_not_cancel():
@@ -683,7 +680,7 @@ def test_loss_alpha():
     def rhs(z, alpha_hat, C, T, S):
         return (alpha_hat[T - 1, S - 1] + alpha_hat[T - 1, S - 2]) * prod(C[t] for t in range(0, T))
 
-    check_equation("eq-ctc-2006-loss-alpha", _first, rhs, (
+    check_equation("eq-ctc-2006-loss-alpha", first, rhs, (
         (ctc_z(y, targets), zero_outside(alpha_hat), zero_outside(C), len(y), 2 * len(targets) + 1)
         for y, targets, _, alpha_hat, C in _alpha_hats(INPUTS, True, False)))
 
@@ -697,7 +694,7 @@ def test_loss_pruned():
     def rhs(z, C, T, prune):
         return prod(C[t] for t in range(0, T))
 
-    check_equation("eq-ctc-2006-loss-pruned", _first, rhs, (
+    check_equation("eq-ctc-2006-loss-pruned", first, rhs, (
         (ctc_z(y, targets), zero_outside(C), len(y), prune)
         for y, targets, prune, _, C in _alpha_hats(INPUTS, True)), left_out=PRUNED)
 
@@ -708,7 +705,7 @@ def test_loss_beta():
     def rhs(z, beta_hat, D, T):
         return (beta_hat[0, 0] + beta_hat[0, 1]) * prod(D[t] for t in range(0, T))
 
-    check_equation("eq-ctc-2006-loss-beta", _first, rhs, (
+    check_equation("eq-ctc-2006-loss-beta", first, rhs, (
         (ctc_z(y, targets), zero_outside(beta_hat), zero_outside(D), len(y))
         for y, targets, _, beta_hat, D in _beta_hats(INPUTS, True, False)))
 
@@ -719,7 +716,7 @@ def test_loss_beta_pruned():
     def rhs(z, D, T, prune):
         return prod(D[t] for t in range(0, T))
 
-    check_equation("eq-ctc-2006-loss-beta-pruned", _first, rhs, (
+    check_equation("eq-ctc-2006-loss-beta-pruned", first, rhs, (
         (ctc_z(y, targets), zero_outside(D), len(y), prune)
         for y, targets, prune, _, D in _beta_hats(INPUTS, True)), left_out=PRUNED)
 

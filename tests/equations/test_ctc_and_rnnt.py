@@ -22,6 +22,7 @@ from brute_force import (
     rnnt_z,
     zero,
 )
+from sides import first
 from tex_to_python import Notation
 
 from reference_impl import lattice_loss
@@ -38,10 +39,6 @@ MONO_INPUTS = [(probabilities(seed, (T, len(labels) + 1, V)), labels) for seed, 
     (3, 3, [1, 2]), (3, 3, [2, 2]), (1, 3, [2]), (3, 3, []), (3, 2, [1]), (4, 2, [1, 1, 1]),
     (3, 4, Target([3, 0], blank=2))])]
 TOO_FEW = {"T < U": "for T >= U: no path is shorter"}
-
-
-def _first(value, *_):
-    return value
 
 
 def at_every_node(by_frame, labels):
@@ -105,7 +102,7 @@ def test_mono_count():
         return comb(T, U)
 
     targets = [[], [1], [1, 1], [1, 2], [2, 1, 2], [1, 1, 1], Target([3, 0], blank=2)]
-    check_equation("eq-compare-mono-count", _first, rhs, (
+    check_equation("eq-compare-mono-count", first, rhs, (
         (len(mono_paths(T, 1 + max([*labels, blank_of(labels)]), labels)), T, len(labels))
         for T in range(6) for labels in targets))
 
@@ -136,7 +133,7 @@ def test_weakly_increasing_frames():
     def weakly(T, U):
         return combinations_with_replacement(range(T), U)
 
-    check_equation("eq-compare-weakly", _first, rhs, (
+    check_equation("eq-compare-weakly", first, rhs, (
         (rnnt_z(y, labels), zero_outside(by_frame), labels, blank_of(labels), len(y), len(labels))
         for y, by_frame, labels in _by_frame()))
 
@@ -153,7 +150,7 @@ def test_strictly_increasing_frames():
     def strictly(T, U):
         return combinations(range(T), U)
 
-    check_equation("eq-compare-strictly", _first, rhs, (
+    check_equation("eq-compare-strictly", first, rhs, (
         (mono_z(y, labels), zero_outside(by_frame), labels, blank_of(labels), len(y), len(labels))
         for y, by_frame, labels in _by_frame()))
 
@@ -222,7 +219,7 @@ def test_constant_predictor():
             n = rnnt_arcs_of_nodes(at_every_node(by_frame.array, labels), labels)[1].sum(axis=1)
             yield grad, zero_outside(n), by_frame, *others
 
-    check_equation("eq-compare-constant-grad", _first, rhs, cases())
+    check_equation("eq-compare-constant-grad", first, rhs, cases())
 
 
 @pytest.mark.equation("eq-compare-mono-grad", patterns={
@@ -232,5 +229,5 @@ def test_mono_constant_predictor():
     def rhs(grad_logits, by_frame, E, labels, t, k):
         return by_frame[t, k] - E[t, k]
 
-    check_equation("eq-compare-mono-grad", _first, rhs, _by_score(MONO_INPUTS, mono_z, mono_occupancy),
+    check_equation("eq-compare-mono-grad", first, rhs, _by_score(MONO_INPUTS, mono_z, mono_occupancy),
                    left_out=TOO_FEW)

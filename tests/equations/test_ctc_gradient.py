@@ -28,6 +28,7 @@ from brute_force import (
     stands_in,
     states,
 )
+from sides import first
 
 from reference_impl import ctc, log_softmax
 from reference_impl.differences import exact_difference
@@ -39,10 +40,6 @@ QUANTITIES = ranges.CTC
 
 # frames and targets of the cases in which sympy differentiates with respect to every score
 BY_SYMPY = [(2, [1]), (3, [1, 2]), (3, [1, 1]), (2, [])]
-
-
-def _first(value, *_):
-    return value
 
 
 def _grad_probs(y, targets):
@@ -63,7 +60,7 @@ def test_grad_probs():
     def rhs(grad_probs, alpha, beta, labels, z, y, t, k, S):
         return sum(alpha[t, s] * beta[t, s] for s in range(0, S) if labels[s] == k) / y[t, k]
 
-    check_equation("eq-ctc-grad-probs", _first, rhs, _entries())
+    check_equation("eq-ctc-grad-probs", first, rhs, _entries())
 
 
 @pytest.mark.equation("eq-ctc-grad-probs-no-division")
@@ -83,7 +80,7 @@ def test_grad_probs_no_division():
                 cases.append((ctc_grad_probs(with_zero, targets, t, k), alpha, ctc_beta(with_zero, targets),
                               extended(targets), ctc_skip(targets), t, k, S))
     below = {"shift bound: range(0, S) -> range(0 - 1, S)": "state -1 adds 0: alpha reads as 0 outside the lattice"}
-    check_equation("eq-ctc-grad-probs-no-division", _first, rhs, cases, equivalent=below,
+    check_equation("eq-ctc-grad-probs-no-division", first, rhs, cases, equivalent=below,
                    left_out={end: "for t >= 1: nothing arrives at frame 0" for end in ("T = 1", "t = 0")})
 
 
@@ -113,7 +110,7 @@ def test_chain():
             for t, k in np.ndindex(y.shape):
                 yield slopes[t, k], zero_outside(grad_probs), z, zero_outside(y), t, k
 
-    check_equation("eq-ctc-chain", _first, rhs, cases())
+    check_equation("eq-ctc-chain", first, rhs, cases())
 
 
 def _slopes(y, targets):
@@ -127,7 +124,7 @@ def test_grad_log_probs():
     def rhs(slope, occupancy, t, k):
         return -occupancy[t, k]
 
-    check_equation("eq-ctc-grad-log-probs", _first, rhs, (
+    check_equation("eq-ctc-grad-log-probs", first, rhs, (
         (slopes[t, k], ctc_occupancy_of_nodes(y, targets), t, k)
         for y, targets in INPUTS for slopes in [_slopes(y, targets)] for t, k in np.ndindex(y.shape)))
 
@@ -228,7 +225,7 @@ def test_logits_chain():
     def rhs(grad_logits, occupancy, y, t, k, V):
         return -sum(occupancy[t, j] * ((j == k) - y[t, k]) for j in range(0, V))
 
-    check_equation("eq-ctc-logits-chain", _first, rhs, _grad_logits_and_occupancy())
+    check_equation("eq-ctc-logits-chain", first, rhs, _grad_logits_and_occupancy())
 
 
 @pytest.mark.equation("eq-ctc-grad-logits")
@@ -237,7 +234,7 @@ def test_grad_logits():
     def rhs(grad_logits, occupancy, y, t, k, V):
         return y[t, k] - occupancy[t, k]
 
-    check_equation("eq-ctc-grad-logits", _first, rhs, _grad_logits_and_occupancy())
+    check_equation("eq-ctc-grad-logits", first, rhs, _grad_logits_and_occupancy())
 
 
 @pytest.mark.parametrize(("logits", "targets"), [
@@ -272,7 +269,7 @@ def test_numerator_slope():
 
     cases = ((grad_logits, x, x.sum(axis=1), ctc_z(x, targets), _grad_probs(x, targets), t, k)
              for grad_logits, x, targets, t, k in _grad_logits())
-    check_equation("eq-ctc-numerator-slope", _first, rhs, cases)
+    check_equation("eq-ctc-numerator-slope", first, rhs, cases)
 
 
 @pytest.mark.equation("eq-ctc-cleared", patterns={
@@ -344,4 +341,4 @@ def test_grad_logits_2006():
 
     cases = ((grad_logits, ctc_alpha(y, targets), ctc_beta_2006(y, targets), extended(targets), ctc_z(y, targets), y, t,
               k, 2 * len(targets) + 1) for grad_logits, x, targets, t, k in _grad_logits() for y in [softmax(x)])
-    check_equation("eq-ctc-grad-logits-2006", _first, rhs, cases)
+    check_equation("eq-ctc-grad-logits-2006", first, rhs, cases)

@@ -24,6 +24,7 @@ from brute_force import (
     slopes_in_logs,
 )
 from enumeration import collapse
+from sides import first
 from sympy import QQ
 from sympy.polys.rings import ring
 from tex_to_python import Notation
@@ -46,10 +47,6 @@ FEW_STRINGS = [INPUTS[i] for i in (1, 2, 4, 5, 6, 7)]  # for sympy's expressions
 #: inputs e^u of a softmax, a target, and the strength of a prior
 PRIORS = [(x, targets, sympy.Rational(1 + i % 4, 2)) for i, (x, targets) in enumerate(CTC_INPUTS)]
 PRIOR = np.array([sympy.Rational(*each) ** 2 for each in [(3, 4), (1, 2), (4, 3), (2, 5)]], dtype=object)
-
-
-def _first(value, *_):
-    return value
 
 
 def occupancy_of_nodes(w, targets):
@@ -183,7 +180,7 @@ def test_hessian():
             for t, k, tau, j in np.ndindex(2 * w.shape):
                 yield second_slope(w, targets, (t, k), (tau, j)), *arrays, t, k, tau, j
 
-    check_equation("eq-practice-hessian", _first, rhs, cases())
+    check_equation("eq-practice-hessian", first, rhs, cases())
 
 
 @pytest.mark.equation("eq-practice-prior", patterns={
@@ -194,7 +191,7 @@ def test_prior():
     def rhs(grad_logits, y, occupancy, q, lambda_, t, k):
         return y[t, k] - occupancy[t, k]
 
-    check_equation("eq-practice-prior", _first, rhs, (
+    check_equation("eq-practice-prior", first, rhs, (
         (grad_behind_a_prior(x, q, lambda_, targets, t, k), zero_outside(y),
          zero_outside(occupancy_of_nodes(w, targets)), q, lambda_, t, k)
         for x, y, q, lambda_, w, targets in _behind_a_prior() for t, k in np.ndindex(x.shape)))
@@ -286,7 +283,7 @@ def test_weighted():
                 for t, k in np.ndindex(x.shape):
                     yield grad_reduction(omega, xs, targets, b, t, k), omega, ys, occupancies, b, t, k
 
-    check_equation("eq-practice-weighted", _first, rhs, cases())
+    check_equation("eq-practice-weighted", first, rhs, cases())
 
 
 def test_weighted_without_alignment():

@@ -21,6 +21,7 @@ from brute_force import (
     slope_at,
     zero,
 )
+from sides import first
 from tex_to_python import Notation
 
 from reference_impl.differences import exact_difference
@@ -66,10 +67,6 @@ def inputs(shapes):
     """Scores: those of the durations stand behind those of the symbols. Labels, and durations."""
     for seed, (T, V, labels, D) in enumerate(shapes):
         yield probabilities(seed, (T, len(labels) + 1, V + len(D))), labels, D
-
-
-def _first(value, *_):
-    return value
 
 
 # --- paths, by trying every step ---
@@ -196,7 +193,7 @@ def test_total():
     def rhs(z, alpha, y, q, blank, D, T, U):
         return sum(alpha[T - d, U] * y[T - d, U, blank] * q[d][T - d, U] for d in D if d > 0)
 
-    check_equation("eq-tdt-total", _first, rhs, (
+    check_equation("eq-tdt-total", first, rhs, (
         (tdt_z(*case), zero_outside(tdt_alpha(*case)), y, q, blank, D, len(case[0]), len(case[1]))
         for case in inputs(SHAPES + NO_PATH) for y, q, _, blank, D in [factors(*case)]), equivalent=NOTHING_AT_T)
 
@@ -207,7 +204,7 @@ def test_total_open():
     def rhs(z_open, z, alpha, y, q, labels, blank, D, T, U):
         return z + sum(alpha[T - d, U - 1] * y[T - d, U - 1, labels[U - 1]] * q[d][T - d, U - 1] for d in D if d > 0)
 
-    check_equation("eq-tdt-total-open", _first, rhs, (
+    check_equation("eq-tdt-total-open", first, rhs, (
         (tdt_z(*case, final_blank=False), tdt_z(*case), zero_outside(tdt_alpha(*case)), *factors(*case), len(case[0]),
          len(case[1])) for case in inputs(SHAPES + NO_PATH)), equivalent=NOTHING_AT_T)
 
@@ -419,7 +416,7 @@ def test_path_count():
     def rhs(count, c, D, T, U):
         return sum(comb(n - 1 + U, U) * c[n, U, T] for n in range(1, T + 1))
 
-    check_equation("eq-tdt-path-count", _first, rhs, (
+    check_equation("eq-tdt-path-count", first, rhs, (
         (number_of_paths(T, V, labels, D), choices_of_case(D, T, len(labels)), D, T, len(labels))
         for T, V, labels, D in SHAPES + NO_PATH))
 
@@ -430,7 +427,7 @@ def test_path_count_open():
     def rhs(more, c, D, T, U):
         return sum(comb(n + U - 1, n) * c[n + 1, U - 1, T] for n in range(0, T))
 
-    check_equation("eq-tdt-path-count-open", _first, rhs, (
+    check_equation("eq-tdt-path-count-open", first, rhs, (
         (number_of_paths(*shape, final_blank=False) - number_of_paths(*shape),
          choices_of_case(shape[-1], shape[0], len(shape[2])), shape[-1], shape[0], len(shape[2]))
         for shape in SHAPES + NO_PATH if len(shape[2])), left_out={"U = 0": "for U >= 1"})
@@ -512,7 +509,7 @@ def test_grad_tokens():
             for index in np.ndindex(y.array.shape):
                 yield slope_of(*point, *index), y, gamma, uses, labels, blank, D, *index
 
-    check_equation("eq-tdt-grad-tokens", _first, rhs, cases())
+    check_equation("eq-tdt-grad-tokens", first, rhs, cases())
 
 
 @pytest.mark.equation("eq-tdt-grad-durations", patterns={r"\frac{\partial L}{\partial c_{t,u}(d)}": "grad_logits"})
@@ -528,7 +525,7 @@ def test_grad_durations():
             for (t, u), (i, d) in product(nodes(case[0]), enumerate(D)):
                 yield slope_of(*point, t, u, i - len(D)), q, gamma, F, D, len(case[0]), d, t, u
 
-    check_equation("eq-tdt-grad-durations", _first, rhs, cases())
+    check_equation("eq-tdt-grad-durations", first, rhs, cases())
 
 
 @pytest.mark.equation("eq-tdt-merged", patterns={r"\frac{\partial L_\sigma}{\partial a_{t,u}(k)}": "grad_logits"})
@@ -546,7 +543,7 @@ def test_merged():
             for index in np.ndindex(y.array.shape):
                 yield slope_of(*point, *index), y, q, alpha, beta, z, point[-1], *rest, len(case[0]), *index
 
-    check_equation("eq-tdt-merged", _first, rhs, cases(), left_out=POSITIVE)
+    check_equation("eq-tdt-merged", first, rhs, cases(), left_out=POSITIVE)
 
 
 # --- special cases ---
@@ -578,7 +575,7 @@ def test_monotonic():
     def rhs(z_open, z_monotonic, y, labels, blank, D):
         return z_monotonic
 
-    check_equation("eq-tdt-monotonic", _first, rhs, (
+    check_equation("eq-tdt-monotonic", first, rhs, (
         (tdt_z(with_durations(y, Fraction(1)), labels, (1,), final_blank=False), monotonic_z(y, labels), y, labels,
          blank_of(labels), (1,)) for y, labels in RNNT_INPUTS), left_out=ONLY_1)
 
@@ -598,7 +595,7 @@ def test_rnnt_share():
         return q[0] ** U * q[1] ** T * z
 
     q = Fraction(2, 7), Fraction(5, 7)
-    check_equation("eq-tdt-rnnt-share", _first, rhs, (
+    check_equation("eq-tdt-rnnt-share", first, rhs, (
         (rnnt_part(with_durations(y, *q), labels), zero_outside(q), len(y), len(labels), rnnt_z(y, labels))
         for y, labels in RNNT_INPUTS), left_out={"no path": "RNN-T has a path for every target"})
 

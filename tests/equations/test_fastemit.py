@@ -31,6 +31,7 @@ from brute_force import (
     slope_at,
     zero,
 )
+from sides import first
 from sympy import QQ
 from sympy.polys.fields import field
 from tex_to_python import Notation
@@ -57,10 +58,6 @@ QUANTITIES = ranges.RNNT | Quantities(ends={
 LAMBDAS = [Fraction(2, 5), 0, 3, 0, 3, Fraction(2, 5), Fraction(2, 5), 3]
 WITH_LAMBDA = list(zip(INPUTS, LAMBDAS, strict=True))
 NO_LABEL = "no label leaves the last row"
-
-
-def _first(value, *_):
-    return value
 
 
 def factors(y, labels, lam):
@@ -105,7 +102,7 @@ def test_logits():
         return (y[t, u, k] * (e_blank[t, u] + (1 + lam) * e_label[t, u])
                 - (k == blank) * e_blank[t, u] - (1 + lam) * (k == labels[u]) * e_label[t, u])
 
-    check_equation("eq-fastemit-logits", _first, rhs, (
+    check_equation("eq-fastemit-logits", first, rhs, (
         (w[index], zero_outside(y), *posteriors, zero_outside(labels, -1), blank_of(labels), lam, *index)
         for w, _, y, labels, lam in _fields() for posteriors in [arcs(y, labels)] for index in np.ndindex(y.shape)))
 
@@ -125,7 +122,7 @@ def test_split():
                 yield (w[index], gradient, zero_outside(y), e_label, zero_outside(labels, -1), blank_of(labels), lam,
                        *index)
 
-    check_equation("eq-fastemit-split", _first, rhs, cases())
+    check_equation("eq-fastemit-split", first, rhs, cases())
 
 
 @pytest.mark.equation("eq-fastemit-fused", patterns={"w_{t,u}(k)": "w"})
@@ -136,7 +133,7 @@ def test_fused():
             beta[t, u] + lam * y[t, u, labels[u]] * beta[t, u + 1]
             - (k == blank) * beta[t + 1, u] - (1 + lam) * (k == labels[u]) * beta[t, u + 1])
 
-    check_equation("eq-fastemit-fused", _first, rhs, (
+    check_equation("eq-fastemit-fused", first, rhs, (
         (w[index], zero_outside(y), zero_outside(alpha), zero_outside(beta), z, zero_outside(labels, -1),
          blank_of(labels), lam, *index)
         for w, _, y, labels, lam in _fields()
@@ -150,7 +147,7 @@ def test_last_node():
     def rhs(w, y, blank, lam, T, U, k):
         return y[T - 1, U, k] - (k == blank)
 
-    check_equation("eq-fastemit-last-node", _first, rhs, (
+    check_equation("eq-fastemit-last-node", first, rhs, (
         (w[-1, -1, k], zero_outside(y), blank_of(labels), lam, len(y), len(labels), k)
         for w, _, y, labels, lam in _fields() for k in range(y.shape[-1])))
 
@@ -198,7 +195,7 @@ def test_own_diagonal():
     def rhs(slope, lam, occupancy, M, z, labels, blank, n, t, u, k):
         return (1 + lam * (k == labels[u])) * occupancy[t, u, k] / (1 + lam * M[n] / z)
 
-    check_equation("eq-fastemit-own-diagonal", _first, rhs, (
+    check_equation("eq-fastemit-own-diagonal", first, rhs, (
         (objective_slope(y, labels, lam, t + u, t, u, k), lam, zero_outside(occupancy), zero_outside(M), z,
          zero_outside(labels, -1), blank_of(labels), t + u, t, u, k)
         for (y, labels), lam in WITH_LAMBDA
@@ -406,7 +403,7 @@ def test_loop():
                 corners[a, b] = -log(rnnt_alpha(moved, labels)[-1, -1] * moved[-1, -1, blank_of(labels)])
             yield work(y, labels, lam, i, j, p, q), lam, corners
 
-    check_equation("eq-fastemit-loop", _first, rhs, cases(), tolerance=1e-12,
+    check_equation("eq-fastemit-loop", first, rhs, cases(), tolerance=1e-12,
                    left_out={"U = 0": "q is a label's log-prob"})
 
 
@@ -423,7 +420,7 @@ def test_bonus():
                 changed[:, :, blank_of(labels)] = y[:, :, blank_of(labels)]
                 yield rnnt_z(changed, labels), C, len(labels), rnnt_z(y, labels)
 
-    check_equation("eq-fastemit-bonus", _first, rhs, cases())
+    check_equation("eq-fastemit-bonus", first, rhs, cases())
 
 
 @computed(kind="sympy")
@@ -454,7 +451,7 @@ def test_delay():
                 _, e_label = rnnt_arcs_of_nodes(moved, labels)
                 yield delay_slope(y, labels, D), zero_outside(e_label, zero=None), T, len(labels)
 
-    check_equation("eq-fastemit-delay", _first, rhs, cases())
+    check_equation("eq-fastemit-delay", first, rhs, cases())
 
 
 @computed(kind="differences in 30 digits")
@@ -487,7 +484,7 @@ def test_surrogate_slope():
             for j in entries:
                 yield surrogate_slope(y, labels, lam, *j), v, c, y.astype(float), both[(..., *j)], single, z, entries, j
 
-    check_equation("eq-fastemit-surrogate-slope", _first, rhs, cases(), tolerance=1e-12)
+    check_equation("eq-fastemit-surrogate-slope", first, rhs, cases(), tolerance=1e-12)
 
 
 @computed

@@ -27,6 +27,7 @@ from brute_force import (
     slope_at,
 )
 from enumeration import collapse, ctc_alignments
+from sides import first
 from small_lattices import ENDS, LATTICES, lattice_of, masses, mean_sum, paths_of
 from sympy import QQ
 from sympy.polys.fields import field
@@ -83,10 +84,6 @@ HALF, FIVE = Fraction(1, 2), Fraction(5)  # what reads as 5 outside its range is
 # equal labels, several alignments, one frame, one alignment and two symbols, a blank that is not 0, no label
 SHAPES = [(3, 3, [1, 1]), (3, 3, [1]), (1, 3, [2]), (5, 2, [1, 1, 1]), (3, 3, Target([1, 0], blank=2)), (2, 3, [])]
 INPUTS = [(probabilities(seed, (T, V)), targets) for seed, (T, V, targets) in enumerate(SHAPES)]
-
-
-def _first(value, *_):
-    return value
 
 
 def slope_in_logit(function, x, *index):
@@ -156,7 +153,7 @@ def test_mean():
     def rhs(mean, P, r, A, arcs, w):
         return sum(P[a] * r[a] for a in range(0, A))
 
-    check_equation("eq-gallery-mean", _first, rhs, (
+    check_equation("eq-gallery-mean", first, rhs, (
         (mean_over_paths(arcs, w, r), zero_outside(posteriors(arcs, w), zero=FIVE), zero_outside(r, zero=FIVE),
          len(arcs), arcs, w) for arcs, w, r in lattices_with_values()))
 
@@ -177,7 +174,7 @@ def test_mean_slope():
                 yield (slope, zero_outside(posteriors(arcs, w)), zero_outside(with_arc, zero=FIVE),
                        mean_over_paths(arcs, w, r), a, arcs)
 
-    check_equation("eq-gallery-mean-slope", _first, rhs, cases())
+    check_equation("eq-gallery-mean-slope", first, rhs, cases())
 
 
 def risk_of(string):
@@ -219,7 +216,7 @@ def test_mean_logits():
                 yield (slope_of_risk(x, targets, t, k), zero_outside(occupancy), zero_outside(with_symbol, zero=FIVE),
                        mean_risk(y, targets), t, k, targets)
 
-    check_equation("eq-gallery-mean-logits", _first, rhs, cases())
+    check_equation("eq-gallery-mean-logits", first, rhs, cases())
 
 
 def slope_of_risk(x, targets, t, k):
@@ -273,7 +270,7 @@ def test_prior_batch():
                 gradient = grad(lambda y, case=(lambda_, lengths, batch): z_of_batch(y, *case), x, t, k)
                 yield gradient, *arrays(softmax(x), lambda_, lengths, batch), lambda_, V, t, k, lengths
 
-    check_equation("eq-gallery-prior-batch", _first, rhs, cases())
+    check_equation("eq-gallery-prior-batch", first, rhs, cases())
 
     with mpmath.workdps(50):  # a power of the prior that is no whole number
         x, case = np.array([[3, 1, 2], [1, 5, 4]]) * mpmath.mpf(1), (mpmath.mpf("0.6"), [2], [[1]])
@@ -369,7 +366,7 @@ def test_star_subsequence():
         return sum(mass(y, pi) * price ** (n(pi, blank) - U) * holds(pi, targets) for pi in strings)
 
     two_symbols = [(probabilities(7, (3, 2)), [1])]  # a star stands for nothing
-    check_equation("eq-gallery-star-subsequence", _first, rhs, (
+    check_equation("eq-gallery-star-subsequence", first, rhs, (
         (star_z(y, targets, price), y, every_string(y), price, targets, len(targets), blank_of(targets))
         for price in PRICES for x, targets in STARRED + two_symbols for y in [softmax(x)]))
 
@@ -379,7 +376,7 @@ def test_star_subsequence():
 def test_chain():
     """sympy: -log of the sum over strings that hold the target, differentiated, against occupancies by walks with stars
     times slopes of the scores."""
-    def rhs(grad_logits, E, slopes, I):  # noqa: E741
+    def rhs(grad_logits, E, slopes, I):
         return -sum(E[i] * slopes[i] for i in range(0, I))
 
     def cases():
@@ -390,7 +387,7 @@ def test_chain():
                 yield (grad_of_holding(x, targets, price, t, k), zero_outside(occupancy, zero=FIVE),
                        zero_outside(score_slopes(x, t, k, price, blank_of(targets)), zero=FIVE), len(occupancy))
 
-    check_equation("eq-gallery-chain", _first, rhs, cases())
+    check_equation("eq-gallery-chain", first, rhs, cases())
 
 
 @computed(kind="dual numbers")
@@ -419,7 +416,7 @@ def test_star_logits():
                 yield (grad_of_holding(x, targets, price, t, k), zero_outside(y, zero=HALF), zero_outside(uses[:, :V]),
                        zero_outside(uses[:, V:], zero=FIVE), targets, blank_of(targets), price, t, k, V)
 
-    check_equation("eq-gallery-star-logits", _first, rhs, cases())
+    check_equation("eq-gallery-star-logits", first, rhs, cases())
 
 
 @pytest.mark.equation("eq-gallery-star-count", patterns={r"\frac{\partial \log Z}{\partial \omega}": "slope"})
@@ -436,7 +433,7 @@ def test_star_count():
                 star = star_occupancy(y, targets, price)[:, V:]
                 yield slope_by_price(y, targets, price), zero_outside(star, zero=FIVE), len(y), V, targets, price
 
-    check_equation("eq-gallery-star-count", _first, rhs, cases())
+    check_equation("eq-gallery-star-count", first, rhs, cases())
 
 
 def slope_by_price(y, targets, price):
@@ -473,7 +470,7 @@ def test_wildcard():
     def rhs(z, Z, T, y, targets):
         return sum(sum(Z[a, b] for b in range(a, T)) for a in range(0, T))
 
-    check_equation("eq-gallery-wildcard", _first, rhs, (
+    check_equation("eq-gallery-wildcard", first, rhs, (
         (wildcard_z(y, targets), zero_outside(pieces(y, targets), zero=FIVE), len(y), y, targets)
         for x, targets in INPUTS for y in [softmax(x)]), equivalent={
         "shift bound: range(0, T) -> range(0, T + 1)": "after the last frame begins no piece"})
@@ -496,7 +493,7 @@ def test_wildcard_logits():
             for t, k in np.ndindex(x.shape):
                 yield grad(lambda y, targets=targets: wildcard_z(y, targets), x, t, k), *arrays, t, k, targets
 
-    check_equation("eq-gallery-wildcard-logits", _first, rhs, cases())
+    check_equation("eq-gallery-wildcard-logits", first, rhs, cases())
 
 
 @computed
@@ -556,7 +553,7 @@ def test_soft_slope():
             for b in ends:
                 yield slope_of_soft(letters, ends, b), zero_outside(p, zero=letters[0, 0]), zero_outside(m), ends, b
 
-    check_equation("eq-gallery-soft-slope", _first, rhs, cases())
+    check_equation("eq-gallery-soft-slope", first, rhs, cases())
 
 
 # --- sums of losses ---
@@ -578,7 +575,7 @@ def test_inter():
                  for x, d in zip(xs, directions, strict=True)]
             yield slope_of_inter(xs, directions, targets, nu), nu, K, zero_outside(g, zero=FIVE)
 
-    check_equation("eq-gallery-inter", _first, rhs, cases())
+    check_equation("eq-gallery-inter", first, rhs, cases())
 
 
 def slope_of_inter(xs, directions, targets, nu):
@@ -606,7 +603,7 @@ def test_consistency():
             for t, k in np.ndindex(x.shape):
                 yield x[t, k] * slope_of_consistency(x, targets, other, eta, t, k), *arrays, eta, t, k, targets
 
-    check_equation("eq-gallery-consistency", _first, rhs, cases())
+    check_equation("eq-gallery-consistency", first, rhs, cases())
 
 
 def slope_of_consistency(x, targets, other, eta, t, k):
@@ -643,7 +640,7 @@ def test_consistency_free():
             for k in range(V):
                 yield slope_of_both(u, v)[k], *(zero_outside(array, zero=5.0) for array in arrays), k, V
 
-    check_equation("eq-gallery-consistency-free", _first, rhs, cases(), tolerance=1e-13)
+    check_equation("eq-gallery-consistency-free", first, rhs, cases(), tolerance=1e-13)
 
 
 def slope_of_pull(x, other, i, j):
@@ -713,7 +710,7 @@ def test_entropy():
     def rhs(entropy, log_z, mean, y, strings, targets):
         return log_z - mean
 
-    check_equation("eq-gallery-entropy", _first, rhs, (
+    check_equation("eq-gallery-entropy", first, rhs, (
         (entropy_of_strings(np.exp(log_y), targets), *expectation(log_y, targets), np.exp(log_y),
          ctc_strings(log_y, targets), targets) for _, log_y, targets in float_cases()), tolerance=1e-13)
 
@@ -756,7 +753,7 @@ def test_entropy_logits():
                        zero_outside(ctc_occupancy_of_nodes(y, targets)), zero_outside(means["with_symbol"]),
                        means["mean"], mu, t, k, targets)
 
-    check_equation("eq-gallery-entropy-logits", _first, rhs, cases(), tolerance=1e-13)
+    check_equation("eq-gallery-entropy-logits", first, rhs, cases(), tolerance=1e-13)
 
 
 @pytest.mark.equation("eq-gallery-baseline", patterns={
@@ -776,7 +773,7 @@ def test_baseline():
                 b = [Fraction(7, 3), Fraction(-1), Fraction(0)][(t + k) % 3]
                 yield slope_of_risk(x, targets, t, k), y, z, strings, b, occupancy, t, k, targets
 
-    check_equation("eq-gallery-baseline", _first, rhs, cases(), equivalent=dict.fromkeys(
+    check_equation("eq-gallery-baseline", first, rhs, cases(), equivalent=dict.fromkeys(
         ["drop term: risk_of(pi) - b -> risk_of(pi)", "flip sign: risk_of(pi) - b -> risk_of(pi) + b"],
         "any baseline gives the same mean"))
 
@@ -810,7 +807,7 @@ def test_mwer():
                 yield (slope_in_logit(lambda y, case=(hypotheses, W): mean_of(y, *case), x, t, k), *arrays[:2],
                        mean_of(y, hypotheses, W), arrays[2], t, k, N)
 
-    check_equation("eq-gallery-mwer", _first, rhs, cases())
+    check_equation("eq-gallery-mwer", first, rhs, cases())
 
 
 @computed(kind="sympy")
@@ -846,7 +843,7 @@ def test_viterbi():
             for t, k in np.ndindex(x.shape):
                 yield grad_best(x, targets, t, k), zero_outside(y), path, t, k, targets
 
-    check_equation("eq-gallery-viterbi", _first, rhs, cases())
+    check_equation("eq-gallery-viterbi", first, rhs, cases())
 
 
 def test_strings_collapse():

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import sympy
 from brute_force import grad_logit, probabilities
+from sides import first
 from tex_to_python import Notation
 
 from reference_impl.differences import exact_difference
@@ -83,10 +84,6 @@ OF_ONE_ARC = OF_ARCS | {"no arc arrives": "arc a does", "no arc leaves": "arc a 
 
 def _plain(array):
     return list(getattr(array, "array", array))
-
-
-def _first(value, *_):
-    return value
 
 
 def lattice_of(ends, num_nodes, entries=None, shape=None):
@@ -318,7 +315,7 @@ def test_affine():
                 changed[a] = value
                 yield z_by_recursion(lattice, changed), avoiding(lattice, w, a), using(lattice, w, a), changed, a
 
-    check_equation("eq-lattice-affine", _first, rhs, cases())
+    check_equation("eq-lattice-affine", first, rhs, cases())
 
 
 @computed(kind="sympy")
@@ -354,7 +351,7 @@ def test_gradient_theorem():
                 yield (log_slope(lattice, w, a), walled(posterior), w, all_paths(lattice), path_sum(lattice, w), a)
 
     for side in (middle, rhs):
-        check_equation("eq-gradient-theorem", _first, side, cases())
+        check_equation("eq-gradient-theorem", first, side, cases())
     for lattice, w, a in _arcs([DEAD]):
         if w[a] == 0:  # there it is defined: what it tends to
             assert posteriors_by_recursion(lattice, w)[a] == 0
@@ -378,7 +375,7 @@ def test_coefficient():
                 yield (weight_slope(lattice, weights, a), walled(alphas(lattice, weights)),
                        walled(betas(lattice, weights)), lattice.arcs[a].source, lattice.arcs[a].target)
 
-    check_equation("eq-lattice-coefficient", _first, rhs, cases(), left_out=OF_ARCS)
+    check_equation("eq-lattice-coefficient", first, rhs, cases(), left_out=OF_ARCS)
 
 
 @pytest.mark.equation("eq-arc-posterior")
@@ -425,7 +422,7 @@ def test_fisher():
                 yield slope(z, t) / t, path_slopes(w, paths, t), w, paths, dlog, z
 
     for side in (middle, rhs):
-        check_equation("eq-fisher", _first, side, cases(), left_out={"a weight of 0": "for positive weights"})
+        check_equation("eq-fisher", first, side, cases(), left_out={"a weight of 0": "for positive weights"})
 
 
 # entry 0 is used twice by some paths, entry 1 by two arcs that no path has both, and one arc uses none
@@ -469,7 +466,7 @@ def test_expected_count():
 
     assert max(uses(TIED, path, 0) for path in all_paths(TIED)) == 2
     for side in (middle, rhs):
-        check_equation("eq-expected-count", _first, side, cases(), left_out={
+        check_equation("eq-expected-count", first, side, cases(), left_out={
             "a weight of 0": "for positive weights"})
 
 
@@ -518,7 +515,7 @@ def test_feature_counts():
             for i in range(features):
                 yield slope(path_sum(lattice, w), x[i]), posteriors_by_recursion(lattice, w), f, i
 
-    check_equation("eq-feature-counts", _first, rhs, cases(), left_out={"a weight of 0": "exponentials are positive"})
+    check_equation("eq-feature-counts", first, rhs, cases(), left_out={"a weight of 0": "exponentials are positive"})
 
 
 def rest_of_the_program(lattice, w, n, changed):
@@ -555,7 +552,7 @@ def test_adjoint():
     def rhs(slope, beta, n):
         return beta[n]
 
-    check_equation("eq-adjoint", _first, rhs, (
+    check_equation("eq-adjoint", first, rhs, (
         (adjoint(lattice, w, n), betas(lattice, w), n) for lattice, w, n in _nodes()))
 
 
@@ -566,7 +563,7 @@ def test_log_adjoint():
     def rhs(slope, gamma, n):
         return gamma[n]
 
-    check_equation("eq-log-adjoint", _first, rhs, (
+    check_equation("eq-log-adjoint", first, rhs, (
         (log_adjoint(lattice, w, n), walled(occupancies(lattice, w)), n)
         for lattice, w, n in _nodes() if forward(lattice, w, REAL)[n] > 0))
 
@@ -709,7 +706,7 @@ def test_walk_forward():
     def rhs(share, w, beta, source, target, pi):
         return prod(w[a] * beta[target[a]] / beta[source[a]] for a in pi)
 
-    check_equation("eq-walk-forward", _first, rhs, (
+    check_equation("eq-walk-forward", first, rhs, (
         (mass(w, path) / z_by_recursion(lattice, w), w, betas(lattice, w), *ends(lattice), path)
         for lattice, w, path in _paths()))
 
@@ -720,7 +717,7 @@ def test_walk_backward():
     def rhs(share, r, pi):
         return prod(r[a] for a in pi)
 
-    check_equation("eq-walk-backward", _first, rhs, (
+    check_equation("eq-walk-backward", first, rhs, (
         (mass(w, path) / z_by_recursion(lattice, w), shares(lattice, w), path) for lattice, w, path in _paths()))
 
 
@@ -760,7 +757,7 @@ def test_grad_logits():
             for j, k in np.ndindex(x.shape):
                 yield grad_logit(z, x, j, k), softmax(x), walled(entry_counts(lattice, softmax(x))), j, k, x.shape[1]
 
-    check_equation("eq-lattice-grad-logits", _first, rhs, cases(), left_out={"a weight of 0": "a softmax has none"})
+    check_equation("eq-lattice-grad-logits", first, rhs, cases(), left_out={"a weight of 0": "a softmax has none"})
 
 
 @computed
@@ -790,7 +787,7 @@ def test_max_marginal():
                 yield (best_through(lattice, theta, a), walled(alpha), theta, walled(beta), try_all(*_whole(lattice)),
                        *ends(lattice), a, arc.source, arc.target)
 
-    check_equation("eq-max-marginal", _first, rhs, cases(), left_out=OF_ONE_ARC)
+    check_equation("eq-max-marginal", first, rhs, cases(), left_out=OF_ONE_ARC)
 
 
 TEMPERATURES = (0.3, 1.0, 2.5)
@@ -813,7 +810,7 @@ def test_temperature():
             for tau in TEMPERATURES:
                 yield soft_maximum(lattice, theta, tau), max(score(theta, path) for path in paths), theta, tau, paths
 
-    check_equation("eq-temperature", _first, rhs, cases(), tolerance=1e-12)
+    check_equation("eq-temperature", first, rhs, cases(), tolerance=1e-12)
     for F, M, _, tau, paths in cases():
         assert M - 1e-12 <= F <= M + tau * log(len(paths)) + 1e-12
 
@@ -857,7 +854,7 @@ def test_temperature_posterior():
                     yield (soft_slope(lattice, theta, tau, a), soft_shares(lattice, theta, tau), all_paths(lattice),
                            tau, a)
 
-    check_equation("eq-temperature-posterior", _first, rhs, cases(), tolerance=1e-25)
+    check_equation("eq-temperature-posterior", first, rhs, cases(), tolerance=1e-25)
 
 
 @computed
@@ -890,5 +887,5 @@ def test_hessian():
             for a, b in np.ndindex(len(w), len(w)):
                 yield second_slope(z, w[a], w[b]), joint_shares(lattice, w), posteriors_by_recursion(lattice, w), a, b
 
-    check_equation("eq-hessian", _first, rhs, cases(), left_out={
+    check_equation("eq-hessian", first, rhs, cases(), left_out={
         "a weight of 0": "its logarithm has no derivative"})

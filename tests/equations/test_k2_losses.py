@@ -24,10 +24,12 @@ from brute_force import (
     slope_at,
     zero,
 )
+from one_symbol_a_frame import monotonic_paths
+from sides import first
 from sympy import QQ
 from sympy.polys.fields import field
 from tex_to_python import Notation
-from variants import constrained_alignments, monotonic_alignments
+from variants import constrained_alignments
 
 from reference_impl.duals import Dual, duals
 from reference_impl.equations import Quantities, check_equation, computed, zero_outside
@@ -64,23 +66,13 @@ KINDS = ["regular", "modified", "constrained"]
 NO_PATH = {"T < U": "no path has more labels than frames"}
 
 
-def first(value, *_):
-    return value
-
-
-@computed
-def modified_paths(y, labels):
-    """Strings of one symbol a frame that give the labels, as entries."""
-    return monotonic_alignments(labels, len(y), y.shape[-1], blank_of(labels))
-
-
 @computed
 def constrained_paths(y, labels):
     """The RNN-T paths on which no frame has two labels: a blank follows each of them."""
     return constrained_alignments(labels, len(y), y.shape[-1], blank_of(labels))
 
 
-PATHS = {"regular": rnnt_paths, "modified": modified_paths, "constrained": constrained_paths}
+PATHS = {"regular": rnnt_paths, "modified": monotonic_paths, "constrained": constrained_paths}
 
 
 def posteriors(uses, labels):
@@ -239,7 +231,7 @@ def test_path_count():
 
     check_equation("eq-k2-path-count", first, rhs, (
         (len(paths_of(np.ones((T, U + 1, 3)), target)), T, U)
-        for paths_of in (modified_paths, constrained_paths) for T in range(1, 5)
+        for paths_of in (monotonic_paths, constrained_paths) for T in range(1, 5)
         for target in [[], [1], [1, 1], [1, 2], Target([0, 2], blank=1), [1, 2, 1], [2] * 4, [1] * 5]
         for U in [len(target)]))
 

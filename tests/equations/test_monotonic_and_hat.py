@@ -25,6 +25,8 @@ from brute_force import (
     slopes_in_logs,
     zero,
 )
+from one_symbol_a_frame import monotonic_paths
+from sides import first
 from tex_to_python import Notation
 from variants import monotonic_alignments
 
@@ -62,19 +64,9 @@ FEW = {"rnnt": [RNNT_INPUTS[0], *RNNT_INPUTS[3:]], "monotonic": [INPUTS[0], *INP
 GRIDS = [(1, [1], 3), (2, [1], 2), (2, [1], 3), (2, [1, 1], 2), (3, [1], 2)]  # small enough for rational functions
 
 
-def first(value, *_):
-    return value
-
-
-@computed
-def mono_paths(y, labels):
-    """Strings of one symbol a frame that give the labels, as entries."""
-    return monotonic_alignments(labels, len(y), y.shape[-1], blank_of(labels))
-
-
 @computed
 def mono_z(y, labels):
-    return sum((rnnt_mass(y, path) for path in mono_paths(y, labels)), zero(y))
+    return sum((rnnt_mass(y, path) for path in monotonic_paths(y, labels)), zero(y))
 
 
 def strings_mass(y, start, stop, u, labels, blank):
@@ -223,7 +215,7 @@ def test_no_node_is_live():
 
 def nodes_with_masses():
     for y, labels in INPUTS:
-        uses = expected_uses(y, mono_paths(y, labels))
+        uses = expected_uses(y, monotonic_paths(y, labels))
         arrays = [zero_outside(each) for each in (uses, mono_alpha(y, labels), mono_beta(y, labels), y)]
         for t, u in np.ndindex(y.shape[:2]):
             yield mono_z(y, labels), *arrays, next_labels(labels), blank_of(labels), t, u
@@ -262,7 +254,7 @@ def test_grad_log_probs():
 
     check_equation("eq-mono-grad-log-probs", first, rhs, (
         (slopes[index], *map(zero_outside, arcs), next_labels(labels), blank_of(labels), *index)
-        for y, labels in INPUTS for slopes in [slopes_in_logs(y, mono_paths(y, labels))]
+        for y, labels in INPUTS for slopes in [slopes_in_logs(y, monotonic_paths(y, labels))]
         for arcs in [mono_arcs_of_nodes(y, labels)] for index in np.ndindex(y.shape)))
 
 

@@ -11,6 +11,7 @@ import ranges
 import sympy
 from big_steps import SCALES, fenced, mass_at_nodes, mass_of_ways, ways, with_end
 from brute_force import RNNT_INPUTS, Target, each_entry, expected_uses, grad_logit, probabilities, rnnt_mass, rnnt_z
+from sides import first
 from tex_to_python import Notation
 
 from reference_impl.equations import Quantities, check_equation, computed, zero_outside
@@ -46,10 +47,6 @@ SHAPES = [(4, 5, [1, 2], {1: 0, 2: 3, 3: 4}), (3, 5, [2, 2], {1: 0, 2: 3, 3: 4})
           (3, 6, Target([4, 0], blank=2), {1: 2, 2: 5, 3: 1})]
 INPUTS = [(probabilities(seed, (T, len(labels) + 1, V)), labels, blanks)
           for seed, (T, V, labels, blanks) in enumerate(SHAPES)]
-
-
-def _first(value, *_):
-    return value
 
 
 # --- paths, by trying every step ---
@@ -135,7 +132,7 @@ def test_total():
     def rhs(z, alpha, y, blanks, M, T, U):
         return sum(alpha[T - m, U] * y[T - m, U, blanks[m]] for m in M)
 
-    check_equation("eq-blank-total", _first, rhs, (
+    check_equation("eq-blank-total", first, rhs, (
         (blank_z(*case), zero_outside(blank_alpha(*case)), zero_outside(case[0]), case[2], tuple(case[2]), len(case[0]),
          len(case[1])) for case in INPUTS))
 
@@ -196,7 +193,7 @@ def test_path_count():
     def rhs(count, c, blanks, T, U):
         return sum(comb(n - 1 + U, U) * c[n, T] for n in range(1, T + 1))
 
-    check_equation("eq-blank-path-count", _first, rhs, (
+    check_equation("eq-blank-path-count", first, rhs, (
         (number_of_paths(T, labels, blanks), {(n, T): compositions(tuple(blanks), n, T) for n in range(1, T + 1)},
          blanks, T, len(labels)) for T, _, labels, blanks in SHAPES))
 
@@ -224,7 +221,7 @@ def test_grad_logits():
                 yield (slope, *outside(y, gamma, e_label), {m: zero_outside(e[m], zero=5) for m in e},
                        zero_outside(labels, zero=-1), blanks, tuple(blanks), *index)
 
-    check_equation("eq-blank-grad-logits", _first, rhs, cases())
+    check_equation("eq-blank-grad-logits", first, rhs, cases())
 
 
 # --- a constant on every arc ---
@@ -241,7 +238,7 @@ def test_sigma_in_rnnt():
     def rhs(scaled, s, T, U, z):
         return s ** (T + U) * z
 
-    check_equation("eq-blank-sigma-rnnt", _first, rhs, (
+    check_equation("eq-blank-sigma-rnnt", first, rhs, (
         (rnnt_z(y * s, labels), s, len(y), len(labels), rnnt_z(y, labels))
         for y, labels in RNNT_INPUTS for s in SCALES))
 
@@ -338,8 +335,8 @@ def test_sigma_slope():
             (y, labels, _), gamma = case, tilted_gamma(*case, s)
             yield (sigma_slope(*case, s, 1), zero_outside(gamma, zero=5), s, tilted, N, paths, len(y), len(labels))
 
-    check_equation("eq-blank-sigma-slope", _first, occupancies, cases())
-    check_equation("eq-blank-sigma-slope", _first, mean, cases())
+    check_equation("eq-blank-sigma-slope", first, occupancies, cases())
+    check_equation("eq-blank-sigma-slope", first, mean, cases())
 
 
 @pytest.mark.equation("eq-blank-sigma-curvature")
@@ -348,7 +345,7 @@ def test_sigma_curvature():
     def rhs(slope, s, tilted, N, paths):
         return -sum(tilted[pi] * N[pi] ** 2 for pi in paths) + sum(tilted[pi] * N[pi] for pi in paths) ** 2
 
-    check_equation("eq-blank-sigma-curvature", _first, rhs, (
+    check_equation("eq-blank-sigma-curvature", first, rhs, (
         (sigma_slope(*case, s, 2), s, tilted, N, paths) for *case, s, tilted, N, paths in shares_and_counts()))
 
 
@@ -372,7 +369,7 @@ def test_sigma_grad():
                                    blank_z(y * above / below, labels, blanks), x, *index)
                 yield slope, *outside(y, gamma, uses), blanks, s, *index
 
-    check_equation("eq-blank-sigma-grad", _first, rhs, cases())
+    check_equation("eq-blank-sigma-grad", first, rhs, cases())
     for (x, labels, blanks), s in scales():
         gamma = tilted_gamma(softmax(x), labels, blanks, s)
         slip = softmax(x) * s * gamma[..., None] - expected_uses(softmax(x) * s, blank_paths(len(x), labels, blanks))

@@ -25,6 +25,7 @@ from brute_force import (
     zero,
 )
 from inside_a_band import path_shares, paths_inside, paths_leaving, window_nodes, z_inside
+from sides import first
 from tex_to_python import Notation
 
 from reference_impl import rnnt
@@ -48,10 +49,6 @@ QUANTITIES = ranges.RNNT | Quantities(
      "nothing leaves the band": lambda z_band, z: z_band == z, "nothing stays in the band": lambda z_band: z_band == 0})
 INPUTS = sorted(RNNT_INPUTS, key=lambda case: case[0].size)  # runs with random numbers end at the first that differs
 FIVE = Fraction(5)  # what reads as 5 outside its range is noticed when it is read there
-
-
-def first(value, *_):
-    return value
 
 
 @pytest.mark.equation("eq-occ-dummy", patterns={r"\frac{\partial L}{\partial \nu(t, u)}": "slope"})

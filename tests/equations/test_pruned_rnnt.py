@@ -26,6 +26,7 @@ from brute_force import (
     zero,
 )
 from inside_a_band import is_inside, path_shares, paths_inside, visit_shares, window_nodes, z_inside
+from sides import first
 from tex_to_python import Notation
 
 from reference_impl.equations import Quantities, check_equation, computed, zero_outside
@@ -52,10 +53,6 @@ QUANTITIES = ranges.RNNT | Quantities(
 FIVE = Fraction(5)  # what reads as 5 outside its range is noticed when it is read there
 INPUTS = [*RNNT_INPUTS, *((probabilities(seed, (T, len(labels) + 1, V)), labels) for seed, T, V, labels in (
     (9, 3, 3, [1, 2, 1]), (10, 4, 3, [2, 1]), (11, 4, 2, [1, 1, 1])))]
-
-
-def first(value, *_):
-    return value
 
 
 def weights(y, labels):

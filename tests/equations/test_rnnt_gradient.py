@@ -28,6 +28,7 @@ from brute_force import (
     slopes_in_logs,
 )
 from brute_force import rnnt_nodes as nodes
+from sides import first
 
 from reference_impl.differences import exact_difference
 from reference_impl.equations import Quantities, check_equation, computed, zero_outside
@@ -38,10 +39,6 @@ QUANTITIES = ranges.RNNT | Quantities(
     {"visits": "T + 1, U + 1", "delta": "T, U + 1, V", "h": "T, U + 1, H", "W": "V, H"},
     {"a node without mass": lambda visits, t, u: visits[t, u] == 0})
 NO_LABEL = "no label leaves the last row"
-
-
-def _first(value, *_):
-    return value
 
 
 def _posteriors():
@@ -130,7 +127,7 @@ def test_grad_probs():
             cases.append((rnnt_grad_probs(y, labels, t, u, k), zero_outside(rnnt_alpha(y, labels)),
                           zero_outside(rnnt_beta_beyond(y, labels)), zero_outside(labels, zero=-1), blank_of(labels),
                           t, u, k))
-    check_equation("eq-rnnt-grad-probs", _first, rhs, cases)
+    check_equation("eq-rnnt-grad-probs", first, rhs, cases)
 
 
 @pytest.mark.equation("eq-rnnt-chain", patterns={
@@ -147,7 +144,7 @@ def test_chain():
             for index in np.ndindex(y.shape):
                 yield slopes[index], zero_outside(grad_probs), rnnt_z(y, labels), zero_outside(y), *index
 
-    check_equation("eq-rnnt-chain", _first, rhs, cases())
+    check_equation("eq-rnnt-chain", first, rhs, cases())
 
 
 def _grad_probs(y, labels):
@@ -161,7 +158,7 @@ def test_grad_log_probs():
     def rhs(slope, occupancy, t, u, k):
         return -occupancy[t, u, k]
 
-    check_equation("eq-rnnt-grad-log-probs", _first, rhs, (
+    check_equation("eq-rnnt-grad-log-probs", first, rhs, (
         (slopes[index], zero_outside(occupancy), *index)
         for y, labels in INPUTS for slopes in [slopes_in_logs(y, rnnt_paths(y, labels))]
         for occupancy in [rnnt_occupancy_of_nodes(y, labels)] for index in np.ndindex(y.shape)))
@@ -202,7 +199,7 @@ def test_normaliser():
                 yield (slope, zero_outside(x), zero_outside(c), zero_outside(by[..., :-1]), zero_outside(by[..., -1]),
                        *index)
 
-    check_equation("eq-rnnt-normaliser", _first, rhs, cases())
+    check_equation("eq-rnnt-normaliser", first, rhs, cases())
 
 
 def _by_x_and_c(x, labels):
@@ -315,7 +312,7 @@ def test_logits_chain():
     def rhs(grad_logits, occupancy, y, t, u, k, V):
         return -sum(occupancy[t, u, j] * ((j == k) - y[t, u, k]) for j in range(0, V))
 
-    check_equation("eq-rnnt-logits-chain", _first, rhs, (
+    check_equation("eq-rnnt-logits-chain", first, rhs, (
         (slopes[index], zero_outside(occupancy, zero=5), zero_outside(y), *index, y.shape[-1])
         for slopes, x, labels in _by_logit() for y in [softmax(x)] for occupancy in [rnnt_occupancy_of_nodes(y, labels)]
         for index in np.ndindex(y.shape)))
@@ -327,7 +324,7 @@ def test_grad_logits():
     def rhs(grad_logits, y, gamma, occupancy, t, u, k):
         return y[t, u, k] * gamma[t, u] - occupancy[t, u, k]
 
-    check_equation("eq-rnnt-grad-logits", _first, rhs, (
+    check_equation("eq-rnnt-grad-logits", first, rhs, (
         (slopes[index], zero_outside(y), zero_outside(gamma), zero_outside(occupancy), *index)
         for slopes, x, labels in _by_logit() for y in [softmax(x)]
         for gamma, occupancy in [(rnnt_gamma(y, labels), rnnt_occupancy_of_nodes(y, labels))]
@@ -341,7 +338,7 @@ def test_fused():
         return y[t, u, k] * alpha[t, u] / z * (
             beta[t, u] - (k == blank) * beta[t + 1, u] - (k == labels[u]) * beta[t, u + 1])
 
-    check_equation("eq-rnnt-fused", _first, rhs, (
+    check_equation("eq-rnnt-fused", first, rhs, (
         (slopes[index], zero_outside(y), zero_outside(alpha), zero_outside(beta), beta[0, 0],
          zero_outside(labels, zero=-1), blank_of(labels), *index)
         for slopes, x, labels in _by_logit() for y in [softmax(x)]
@@ -381,7 +378,7 @@ def test_grad_encoder():
     def rhs(grad_logits, y, gamma, occupancy, U, t, k):
         return sum(y[t, u, k] * gamma[t, u] - occupancy[t, u, k] for u in range(0, U + 1))
 
-    check_equation("eq-rnnt-grad-encoder", _first, rhs, (
+    check_equation("eq-rnnt-grad-encoder", first, rhs, (
         (slopes[t, k], *arrays, len(labels), t, k) for slopes, y, labels in _by_score(predictor=False)
         for arrays in [_of_nodes(y, labels)] for t, k in np.ndindex(slopes.shape)))
 
@@ -392,7 +389,7 @@ def test_grad_predictor():
     def rhs(grad_logits, y, gamma, occupancy, T, u, k):
         return sum(y[t, u, k] * gamma[t, u] - occupancy[t, u, k] for t in range(0, T))
 
-    check_equation("eq-rnnt-grad-predictor", _first, rhs, (
+    check_equation("eq-rnnt-grad-predictor", first, rhs, (
         (slopes[u, k], *arrays, len(y), u, k) for slopes, y, labels in _by_score(predictor=True)
         for arrays in [_of_nodes(y, labels)] for u, k in np.ndindex(slopes.shape)))
 
@@ -404,7 +401,7 @@ def test_grad_encoder_blank():
     def rhs(grad_logits, y, gamma, blank, U, t):
         return sum(y[t, u, blank] * gamma[t, u] for u in range(0, U + 1)) - 1
 
-    check_equation("eq-rnnt-grad-encoder-blank", _first, rhs, (
+    check_equation("eq-rnnt-grad-encoder-blank", first, rhs, (
         (slopes[t, blank_of(labels)], *arrays[:2], blank_of(labels), len(labels), t)
         for slopes, y, labels in _by_score(predictor=False) for arrays in [_of_nodes(y, labels)]
         for t in range(len(slopes))))
@@ -486,7 +483,7 @@ def test_grad_joiner_bias():
     def rhs(slope, delta, T, U, k):
         return sum(sum(delta[t, u, k] for u in range(0, U + 1)) for t in range(0, T))
 
-    check_equation("eq-rnnt-grad-joiner-bias", _first, rhs, (
+    check_equation("eq-rnnt-grad-joiner-bias", first, rhs, (
         (j.slope("b", (k,)), j.outside("delta"), j.T, j.U, k) for j in tanh_joiners() for k in range(j.V)),
         tolerance=DIGITS_25)
 
@@ -497,7 +494,7 @@ def test_grad_joiner_weight():
     def rhs(slope, delta, h, T, U, k, i):
         return sum(sum(delta[t, u, k] * h[t, u, i] for u in range(0, U + 1)) for t in range(0, T))
 
-    check_equation("eq-rnnt-grad-joiner-weight", _first, rhs, (
+    check_equation("eq-rnnt-grad-joiner-weight", first, rhs, (
         (j.slope("W", index), j.outside("delta"), j.outside("h"), j.T, j.U, *index)
         for j in tanh_joiners() for index in np.ndindex(j.W.shape)), tolerance=DIGITS_25)
 
@@ -509,7 +506,7 @@ def test_grad_joiner_hidden():
     def rhs(slope, delta, W, V, t, u, i):
         return sum(delta[t, u, k] * W[k, i] for k in range(0, V))
 
-    check_equation("eq-rnnt-grad-joiner-hidden", _first, rhs, (
+    check_equation("eq-rnnt-grad-joiner-hidden", first, rhs, (
         (j.slope("h", index), j.outside("delta"), j.outside("W"), j.V, *index)
         for j in tanh_joiners() for index in np.ndindex(j.h.shape)), tolerance=DIGITS_25)
 
@@ -520,7 +517,7 @@ def test_grad_joiner_encoder():
     def rhs(slope, delta, h, W, U, V, t, i):
         return sum((1 - h[t, u, i] ** 2) * sum(delta[t, u, k] * W[k, i] for k in range(0, V)) for u in range(0, U + 1))
 
-    check_equation("eq-rnnt-grad-joiner-encoder", _first, rhs, (
+    check_equation("eq-rnnt-grad-joiner-encoder", first, rhs, (
         (j.slope("f", index), j.outside("delta"), j.outside("h"), j.outside("W"), j.U, j.V, *index)
         for j in tanh_joiners() for index in np.ndindex(j.f.shape)), tolerance=DIGITS_25)
 
@@ -531,7 +528,7 @@ def test_grad_joiner_predictor():
     def rhs(slope, delta, h, W, T, V, u, i):
         return sum((1 - h[t, u, i] ** 2) * sum(delta[t, u, k] * W[k, i] for k in range(0, V)) for t in range(0, T))
 
-    check_equation("eq-rnnt-grad-joiner-predictor", _first, rhs, (
+    check_equation("eq-rnnt-grad-joiner-predictor", first, rhs, (
         (j.slope("g", index), j.outside("delta"), j.outside("h"), j.outside("W"), j.T, j.V, *index)
         for j in tanh_joiners() for index in np.ndindex(j.g.shape)), tolerance=DIGITS_25)
 
@@ -542,6 +539,6 @@ def test_grad_joiner_counts():
     def rhs(slope, y, gamma, n, T, U, k):
         return sum(sum(y[t, u, k] * gamma[t, u] for u in range(0, U + 1)) for t in range(0, T)) - n[k]
 
-    check_equation("eq-rnnt-grad-joiner-counts", _first, rhs, (
+    check_equation("eq-rnnt-grad-joiner-counts", first, rhs, (
         (j.slope("b", (k,)), j.outside("y"), j.outside("gamma"), j.counts(), j.T, j.U, k)
         for j in tanh_joiners() for k in range(j.V)), tolerance=DIGITS_25)

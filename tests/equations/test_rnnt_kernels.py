@@ -29,6 +29,7 @@ from brute_force import (
     zero,
 )
 from exact_logarithms import MINUS_INFINITY, Log, exp, logs
+from sides import first
 from tex_to_python import Notation
 
 from reference_impl import log_softmax, rnnt
@@ -125,10 +126,6 @@ def other(*entry):
 
 def entries(y, labels, wanted):
     return [index for index in np.ndindex(y.shape) if wanted(y, labels, *index)]
-
-
-def first(value, *_):
-    return value
 
 
 @pytest.mark.equation("eq-kernels-exp-g")

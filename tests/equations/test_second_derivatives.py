@@ -20,6 +20,7 @@ from brute_force import (
     slope_at,
 )
 from ranges import all_equal
+from sides import first
 from small_lattices import ENDS, LATTICES, last, lattice_of, masses, mean_sum, paths_of, walks
 from sympy import QQ
 from sympy.polys.fields import field
@@ -81,10 +82,6 @@ QUANTITIES = Quantities(
         "a fair start": lambda start: start[0] == start[1],
     },
 )
-
-
-def _first(value, *_):
-    return value
 
 
 def nudged():
@@ -445,7 +442,7 @@ def test_ridge():
         return -2 / ((1 + e_x) ** 2 * (2 + e_x))
 
     points = [Fraction(1), Fraction(3), Fraction(1, 7)]
-    check_equation("eq-second-ridge", _first, rhs, ((along_h(e_x)[1], e_x) for e_x in points))
+    check_equation("eq-second-ridge", first, rhs, ((along_h(e_x)[1], e_x) for e_x in points))
     assert all(along_h(e_x)[0] == 0 for e_x in points)
 
 
@@ -467,7 +464,7 @@ def test_rich():
             for t in range(2):
                 yield slope_of_label(*e_x, t), p, q, t
 
-    check_equation("eq-second-rich", _first, rhs, cases())
+    check_equation("eq-second-rich", first, rhs, cases())
 
 
 @computed(kind="Runge-Kutta")

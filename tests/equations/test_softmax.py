@@ -22,6 +22,7 @@ from brute_force import (
     rnnt_paths,
     slope_at,
 )
+from sides import first
 from sympy.polys.matrices import DomainMatrix
 from tex_to_python import Notation
 
@@ -116,10 +117,6 @@ def _plain(row):
 
 def _padded(*arrays):
     return [zero_outside(array, OUTSIDE) for array in arrays]
-
-
-def _first(value, *_):
-    return value
 
 
 def _entry_k(array, *case):
@@ -316,7 +313,7 @@ def test_row():
     def rhs(z, A, B, y, V):
         return A + sum(B[k] * y[k] for k in range(0, V))
 
-    check_equation("eq-softmax-row", _first, rhs, (
+    check_equation("eq-softmax-row", first, rhs, (
         (z_by_recursion(array, targets), bypass(array, targets, row),
          *_padded(through(array, targets, row), array[row]), array.shape[-1]) for array, targets, row in _rows()))
 
@@ -328,7 +325,7 @@ def test_row_difference():
     def rhs(loss, u, A, B):
         return lse(u) - lse(u + log(A + B))
 
-    check_equation("eq-softmax-row-difference", _first, rhs, (
+    check_equation("eq-softmax-row-difference", first, rhs, (
         (-log(z_by_recursion(softmax(x), targets)), log(x[row]), bypass(softmax(x), targets, row),
          through(softmax(x), targets, row)) for x, targets, row in _rows()))
 
@@ -546,7 +543,7 @@ def test_eliminated():
     def rhs(slope, h, k, V):
         return h[k] - h[V - 1]
 
-    check_equation("eq-softmax-eliminated", _first, rhs, (
+    check_equation("eq-softmax-eliminated", first, rhs, (
         (slope_at(lambda p: multi_affine([*p, 1 - sum(p)]), y[:-1], k), *_padded(prob_slopes(y)), k, len(y))
         for y in POINTS for k in range(len(y) - 1)),
         left_out={"V = 1": "no entry is left", "k = V - 1": "the last entry is eliminated"})

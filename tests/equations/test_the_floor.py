@@ -5,6 +5,7 @@ from fractions import Fraction
 import pytest
 import torch
 from implementations import TRITON_DEVICE, needs_triton
+from sides import first
 from tex_to_python import Notation
 
 from reference_impl.equations import Quantities, check_equation, computed
@@ -26,9 +27,9 @@ QUANTITIES = Quantities(
         "float64": lambda s: s == 8,
         "the logits stay": lambda o: o == 0,
         "the logits are overwritten": lambda o: o == 1,
-        "memory is the limit": lambda P, W, I: I * W < P,  # noqa: E741
-        "arithmetic is the limit": lambda P, W, I: I * W > P,  # noqa: E741
-        "the roof bends": lambda P, W, I: I * W == P,  # noqa: E741
+        "memory is the limit": lambda P, W, I: I * W < P,
+        "arithmetic is the limit": lambda P, W, I: I * W > P,
+        "the roof bends": lambda P, W, I: I * W == P,
     })
 
 interpreted = pytest.mark.skipif(TRITON_DEVICE == "cuda", reason="bytes are counted where kernels are interpreted")
@@ -57,10 +58,6 @@ def lattice_bytes(kind, B, T, U, V, s, upstream=1, masked=False):
     with moved_bytes() as moved:
         (upstream * {"ctc": ctc_loss, "rnnt": rnnt_loss}[kind](leaf, *integers, backend="triton")).backward()
     return Fraction(sum(count for (_, array, _), count in moved.items() if array not in FEW | {"logits", "grad"}), B)
-
-
-def first(value, *_):
-    return value
 
 
 @needs_triton
@@ -167,10 +164,10 @@ def test_memory():
 @pytest.mark.equation("eq-floor-rate")
 def test_rate():
     """Operations divided by the least time, against the lower of two limits, in fractions."""
-    def lhs(F, t, P, W, I):  # noqa: E741
+    def lhs(F, t, P, W, I):
         return F / t
 
-    def rhs(F, t, P, W, I):  # noqa: E741
+    def rhs(F, t, P, W, I):
         return min(P, I * W)
 
     cases = ((6, 24, 50, 3), (600, 24, 50, 3), (100, 6, 50, 3), (7, 3, 5, 11), (12, 4, 6, 2))

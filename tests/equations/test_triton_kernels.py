@@ -10,6 +10,7 @@ import pytest
 import ranges
 from brute_force import CTC_INPUTS, RNNT_INPUTS, blank_of, ctc_z, probabilities, rnnt_arcs_of_nodes, rnnt_grad_logits
 from exact_logarithms import MINUS_INFINITY, Log, exp, logs
+from sides import first
 from tex_to_python import Notation
 
 from reference_impl.equations import Quantities, check_equation, computed, zero_outside
@@ -55,10 +56,6 @@ def peaks_and_masses(rows):
 def peak_and_mass(row):
     peak, mass = peaks_and_masses(exps(row))
     return Log(peak), mass
-
-
-def first(value, *_):
-    return value
 
 
 @pytest.mark.equation("eq-triton-online", patterns={each: each for each in ("s_A", "s_B", "p_A", "p_B")})

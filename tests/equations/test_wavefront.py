@@ -9,6 +9,7 @@ import pytest
 import ranges
 from brute_force import CTC_INPUTS, blank_of, ctc_alpha, ctc_skip, probabilities, rnnt_alpha, rnnt_occupancy
 from brute_force import RNNT_INPUTS as INPUTS
+from sides import first
 from tex_to_python import Notation
 
 from reference_impl.equations import Quantities, check_equation, computed, zero_outside
@@ -40,10 +41,6 @@ QUANTITIES = ranges.RNNT | Quantities(
 
 # frames and labels: one frame, no label, more labels than frames, as many, more frames
 SHAPES = [(1, 0), (1, 3), (4, 0), (2, 5), (4, 4), (3, 3), (7, 2)]
-
-
-def first(value, *_):
-    return value
 
 
 def in_fronts(array, T, U):
