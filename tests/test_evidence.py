@@ -88,6 +88,31 @@ class TestExamine:
             f"eq-share: declared algebraic, but the sides do not agree whatever {source} returns"
             for source in ("total", "nothing"))
 
+    def test_a_check_without_a_source_says_why(self):
+        """Whatever it compares, nothing could be made random; and a declaration in vain is found."""
+        def check(*sources, **declared):
+            def rhs(y, k):
+                return y[k] + y[k]
+
+            numbers = [*sources, *Y]
+            check_equation("eq-twice", lambda y, k: 2 * y[k], rhs, [(Y, k) for k in range(len(Y))], **declared)
+            return numbers
+
+        with pytest.raises(EquationError, match="^eq-twice: no source of computed numbers matters to it; mark what"):
+            examine(check)
+        with pytest.raises(EquationError, match="^eq-twice: no source of computed numbers matters to it"):
+            examine(lambda: check(total(Y)))  # called, and used by neither side
+        declared = {"algebraic": {"no source": "arithmetic of free numbers"}}
+        (examined,) = examine(lambda: check(total(Y), **declared))
+        assert examined.outcomes == {"total": "unused"}
+
+        def with_source():
+            check_equation("eq-share", lambda z, y, k: y[k] / (y[0] + y[1] + y[2]), share,
+                           [(total(Y), zero_outside(Y), k) for k in range(3)], **declared)
+
+        with pytest.raises(EquationError, match="^eq-share: declared to have no source, but total is one$"):
+            examine(with_source)
+
     def test_one_source_at_a_time(self):
         """Two routes to one number are evidence of both."""
         def check():
@@ -111,7 +136,8 @@ class TestExamine:
     def test_what_no_side_reads_is_unused(self):
         def check():
             z = total(Y)
-            check_equation("eq-share", lambda z, y, k, _: y[k] / 10, lambda_free, [(10, Y, k, z) for k in range(3)])
+            check_equation("eq-share", lambda z, y, k, _: y[k] / 10, lambda_free, [(10, Y, k, z) for k in range(3)],
+                           algebraic={"no source": "the total is not read"})
 
         def lambda_free(z, y, k, unread):
             return y[k] / z
@@ -298,8 +324,8 @@ class TestRanges:
             return y[t, 0] * 2
 
         try:
-            examine(lambda: check_equation("eq-grid", lambda y, labels, t: y[t, 0] + y[t, 0], rhs, cases, **options),
-                    GRID)
+            examine(lambda: check_equation("eq-grid", lambda y, labels, t: y[t, 0] + y[t, 0], rhs, cases, **options,
+                                           algebraic={"no source": "its ranges are in question"}), GRID)
         except EquationError as error:
             return str(error).split("; ")
         return []
@@ -337,7 +363,8 @@ class TestRanges:
         def rhs(y, labels):
             return 1 + 1
 
-        examine(lambda: check_equation("eq-s", lambda y, labels: 2, rhs, [(y, labels)]), GRID)
+        examine(lambda: check_equation("eq-s", lambda y, labels: 2, rhs, [(y, labels)],
+                                       algebraic={"no source": "its shapes are in question"}), GRID)
 
     def test_factors_and_numbers(self):
         assert GRID.sizes({"S": 7}) == {"U": 3}

@@ -69,10 +69,11 @@ def _sources(finding):
     if seen:
         kinds = "; ".join(f"{kind} ({', '.join(map(_code, sources))})" for kind, sources in sorted(seen.items()))
         yield f"Evidence: {kinds}. With random numbers from any of these the sides differ."
-    else:
-        yield "Evidence: none but the free numbers on both sides."
     for source, reason in finding["algebraic"].items():
-        yield f"It holds whatever {_code(source)} returns: {reason}."
+        if source == "no source":
+            yield f"Evidence: both sides compute from free numbers ({reason})."
+        else:
+            yield f"It holds whatever {_code(source)} returns: {reason}."
 
 
 def _code(name):

@@ -505,7 +505,8 @@ def test_kink():
 
     check_equation("eq-check-kink", lhs, rhs, [
         (lambda x, b=b, c=c: b * x if x <= 0 else c * x, Fraction(b), Fraction(c), h)
-        for b, c in [(0, 1), (-3, 5), (4, -2), (7, 7)] for h in (Fraction(1, 10**9), Fraction(7), Fraction(-2, 3))])
+        for b, c in [(0, 1), (-3, 5), (4, -2), (7, 7)] for h in (Fraction(1, 10**9), Fraction(7), Fraction(-2, 3))],
+        algebraic={"no source": "the difference is taken of the function, the mean of its slopes"})
 
 
 @computed

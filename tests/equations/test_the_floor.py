@@ -172,4 +172,5 @@ def test_rate():
 
     cases = ((6, 24, 50, 3), (600, 24, 50, 3), (100, 6, 50, 3), (7, 3, 5, 11), (12, 4, 6, 2))
     check_equation("eq-floor-rate", lhs, rhs, (
-        (F, max(F / P, M / W), P, W, F / M) for F, M, P, W in (map(Fraction, case) for case in cases)))
+        (F, max(F / P, M / W), P, W, F / M) for F, M, P, W in (map(Fraction, case) for case in cases)),
+        algebraic={"no source": "a quotient of two limits, rewritten"})

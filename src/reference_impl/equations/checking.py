@@ -56,7 +56,8 @@ def check_equation(label: str, lhs: Callable, rhs: Callable, cases: Iterable[tup
         Mutants that truly mean the same, by their description, each with the reason. One that is listed in vain fails.
     algebraic : mapping, optional
         Sources of evidence (see :func:`.computed`) whose numbers the identity does not depend on, by name, each with
-        the reason. :func:`.examine` finds the sources, and what is declared in vain.
+        the reason; "no source" if both sides compute from free numbers. :func:`.examine` finds the sources, and what is
+        declared in vain.
     left_out : mapping, optional
         Ends of ranges, and orders of two sizes, that no case has, each with the reason (see :class:`.Quantities`).
         :func:`.examine` finds them, and what is declared in vain.

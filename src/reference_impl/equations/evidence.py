@@ -22,6 +22,7 @@ __all__ = ["Examined", "examine"]
 
 
 NONE = Quantities()
+NO_SOURCE = "no source"  # declared by a check whose two sides both compute from free numbers
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,16 @@ class Examined:
 
     def findings(self) -> list[str]:
         """What is wrong with the check."""
-        algebraic = self.compared.check.algebraic
+        algebraic = dict(self.compared.check.algebraic)
+        declared_none = algebraic.pop(NO_SOURCE, None) is not None
         agreeing = [source for source, outcome in self.outcomes.items() if outcome == "agree"]
+        seen = [source for source, outcome in self.outcomes.items() if outcome not in ("agree", "unused")]
+        unseen = [f'{self.label}: no source of computed numbers matters to it; mark what computes its evidence, or '
+                  f'declare algebraic={{"{NO_SOURCE}": reason}}'] if not (seen or agreeing or declared_none) else []
+        vain = [f"{self.label}: declared to have no source, but {source} is one"
+                for source in [*seen, *agreeing] if declared_none]
         return [
+            *unseen, *vain,
             *(f"{self.label}: the sides agree whatever {source} returns" for source in agreeing
               if source not in algebraic),
             *(f"{self.label}: declared algebraic, but the sides do not agree whatever {source} returns"
@@ -76,7 +84,8 @@ def examine(check: Callable[[], object], quantities: Quantities = NONE, *, known
     ------
     EquationError
         As the test by itself does; if the sides change and still agree with random numbers from a source that the
-        check does not declare as ``algebraic``, or differ with one that it declares; if no case has an end of a range
+        check does not declare as ``algebraic``, or differ with one that it declares; if it has no source that matters,
+        and does not say why by ``algebraic={"no source": reason}``; if no case has an end of a range
         that applies, or one of two sizes is never the smaller, and the check does not declare it as ``left_out``.
 
     Examples
