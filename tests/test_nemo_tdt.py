@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from reference_impl.as_published import nemo_tdt
 from reference_impl.torch_impl import multi_blank_rnnt_loss, tdt_loss
 
 CASES = json.loads((Path(__file__).parent.parent / "data" / "nemo_tdt.json").read_text(encoding="utf-8"))["cases"]
@@ -18,9 +19,8 @@ NAMES = [f"{case['kind']} {case['frames']} sigma {case['sigma']} T {case['T']}" 
 
 def ours(case):
     """Loss, and its gradients with respect to the logits of the symbols and to the log-probs of the durations."""
-    draw, T, U, V, frames = np.random.default_rng(case["seed"]), case["T"], case["U"], case["V"], case["frames"]
-    logits, durations = (torch.tensor(draw.normal(size=(1, T, U + 1, size))) for size in (V, len(frames)))
-    targets = torch.tensor(draw.integers(0, 3, U))[None]
+    T, U, V, frames = case["T"], case["U"], case["V"], case["frames"]
+    logits, durations, targets = (torch.tensor(each)[None] for each in nemo_tdt.inputs(case))
     lengths, options = (torch.tensor([T]), torch.tensor([U])), {"blank": V - 1, "sigma": case["sigma"]}
     logits.requires_grad_()
     if case["kind"] == "multiblank":

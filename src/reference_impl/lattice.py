@@ -16,7 +16,7 @@ from ._validation import check_at_least, check_division, check_lattice, check_we
 from .semiring import LOG, MAX, Semiring
 
 __all__ = ["Arc", "Lattice", "Z", "arc_posteriors", "backward", "best_path", "enumerate_paths", "forward",
-           "random_lattice"]
+           "on_grid", "random_lattice"]
 
 
 @dataclass(frozen=True)
@@ -228,6 +228,23 @@ def enumerate_paths(lattice: Lattice) -> Iterator[Sequence[int]]:
             yield from extend(lattice.arcs[i].target, (*path, i))
 
     return extend(0, ())
+
+
+def on_grid(lattice: Lattice, values) -> np.ndarray:
+    """Of one value for each node, those of the nodes named ``(t, u)``, as (T, rows).
+
+    Examples
+    --------
+    >>> from reference_impl.topology import rnnt_lattice
+    >>> two_frames = rnnt_lattice([1], 2, 3)
+    >>> on_grid(two_frames, forward(two_frames, np.zeros(5))).round(3).tolist()
+    [[0.0, 0.0], [0.0, 0.693]]
+    """
+    grid = np.zeros(lattice.shape[:2])
+    for node, value in zip(lattice.nodes, values, strict=True):
+        if isinstance(node, tuple) and len(node) == 2:
+            grid[node] = value
+    return grid
 
 
 def random_lattice(rng: np.random.Generator, num_nodes: int, num_extra: int) -> Lattice:
