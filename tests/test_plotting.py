@@ -4,9 +4,22 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgba
+from matplotlib.text import Annotation
 
 from reference_impl.lattice import Arc, Lattice, arc_posteriors, enumerate_paths
-from reference_impl.plotting import BLUE, ORANGE, plot_error_curve, plot_gradient, plot_lattice, plot_occupancy
+from reference_impl.plotting import (
+    BLUE,
+    GREY,
+    ORANGE,
+    plot_collapse,
+    plot_error_curve,
+    plot_gradient,
+    plot_lattice,
+    plot_moves,
+    plot_occupancy,
+    plot_sides,
+    plot_walks,
+)
 from reference_impl.topology import constrained_rnnt_lattice, ctc_lattice, rnnt_lattice, tdt_lattice
 
 
@@ -19,7 +32,7 @@ def ax():
 
 
 def arrows(ax):
-    return [text.arrow_patch for text in ax.texts if text.arrow_patch is not None]
+    return [text.arrow_patch for text in ax.texts if getattr(text, "arrow_patch", None)]
 
 
 LATTICES = [ctc_lattice([1, 2], 4, 3), ctc_lattice([], 3, 2), rnnt_lattice([1, 2], 3, 3), rnnt_lattice([], 1, 2)]
@@ -68,7 +81,7 @@ def test_nodes_of_a_kind_stand_aside(ax):
     assert len(kinds) == 6
     for name in kinds:
         assert places[lattice.nodes.index(name)] == (name[0] + 0.25, name[1] - 0.5)
-    ends = [(tuple(text.xyann), tuple(text.xy)) for text in ax.texts if text.arrow_patch is not None]
+    ends = [(tuple(text.xyann), tuple(text.xy)) for text in ax.texts if getattr(text, "arrow_patch", None)]
     assert ends == [(places[arc.source], places[arc.target]) for arc in lattice.arcs]
     assert list(ax.get_xticks()) == [0, 1, 2] and len(ax.get_yticks()) == 3
 
@@ -193,8 +206,59 @@ def test_error_curve(ax):
     curve, *slopes = ax.lines
     np.testing.assert_allclose(curve.get_ydata(), errors)
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
-    assert [text.get_text() for text in ax.texts] == ["slope 2", "slope -1"]
+    assert [text.get_text() for text in ax.texts] == ["slope 2", "slope −1"]
     for line, order in zip(slopes, (2, -1), strict=True):
         x, y = np.log(line.get_xdata()), np.log(line.get_ydata())
         np.testing.assert_allclose(np.diff(y) / np.diff(x), order)
-    plot_error_curve(steps, 0 * errors, ax=ax)  # errors of exactly 0 are drawn, not lost in log 0
+
+
+def test_two_sides_and_their_difference_share_one_scale():
+    left = np.array([[0.5, -0.25], [0.125, 0.0]])
+    axes = plot_sides(left, left + [[0, 0.25], [0, 0]], ("one", "two"), rows="ab")
+    assert [ax.get_title() for ax in axes] == ["one", "two", "difference: at most 0.2"]
+    assert {tuple(ax.images[0].get_clim()) for ax in axes} == {(-0.5, 0.5)}
+    np.testing.assert_array_equal(axes[2].images[0].get_array(), [[0, 0], [-0.25, 0]])
+
+
+def test_an_error_of_zero_leaves_a_gap(ax):
+    plot_error_curve([1e-1, 1e-2, 1e-3], [1e-3, 0.0, 1e-7], ax=ax)
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), [1e-3, np.nan, 1e-7])
+
+
+def test_walks_end_in_a_circle_or_stop_at_a_cross():
+    """Arrows of the grid and of the walk; only the walk that takes the last blank, from the top row, has ended."""
+    axes = plot_walks({"whole": "a∅∅", "no last blank": "a∅", "no label": "∅∅"}, num_frames=2, rows=["", "a"])
+    try:
+        axes[0].figure.canvas.draw()
+        assert [sum(isinstance(text, Annotation) for text in ax.texts) for ax in axes] == [5 + 3, 5 + 2, 5 + 2]
+        assert [tuple(ax.collections[1].get_offsets()[0]) for ax in axes] == [(2, 1), (1, 1), (2, 0)]
+        corners = [len(ax.collections[1].get_paths()[0].vertices) for ax in axes]
+        assert corners[0] > corners[1] == corners[2]
+        assert [text.get_text() for text in axes[0].texts if text.get_text()] == ["a", "∅", "∅"]
+    finally:
+        plt.close(axes[0].figure)
+
+
+@pytest.mark.parametrize("string, runs, labels", [
+    ("aa∅a", ["a", "∅", "a"], ["a", "a"]), ("aaa∅", ["a", "∅"], ["a"]), ("∅∅", ["∅"], []),
+    ("ab", ["a", "b"], ["a", "b"])])
+def test_a_string_its_runs_and_what_it_reads(ax, string, runs, labels):
+    """Each row has its symbols from left to right; a run is as wide as its frames; blanks are grey."""
+    assert plot_collapse(string, ax=ax) is ax
+    for row, expected in enumerate([list(string), runs, labels]):
+        texts = [text for text in ax.texts if text.get_position()[1] == row]
+        texts.sort(key=lambda text: text.get_position())
+        assert [text.get_text() for text in texts] == expected
+        assert [text.get_color() == GREY for text in texts] == [symbol == "∅" for symbol in expected]
+    widths = {row: sum(box.get_width() + 0.16 for box in ax.patches if box.get_y() == row - 0.34) for row in (0, 1)}
+    assert widths == {0: pytest.approx(len(string)), 1: pytest.approx(len(string))}
+
+
+def test_moves(ax):
+    """Five stay, four go on, and of three skips one is allowed: the others are orange and have a cross."""
+    assert plot_moves("∅a∅b∅", [False, False, False, True, False], ax=ax) is ax
+    colours = [to_rgba(arrow.get_edgecolor())[:3] for arrow in arrows(ax)]
+    assert [colours.count(to_rgba(colour)[:3]) for colour in (BLUE, ORANGE)] == [1, 2] and len(colours) == 12
+    np.testing.assert_allclose([line.get_xydata()[0] for line in ax.lines], [[0.3, 0.6], [0.3, 2.6]])  # on the skips
+    with pytest.raises(ValueError, match="^skips has length 2; expected 3, one for each state$"):
+        plot_moves("∅a∅", [False, False], ax=ax)
