@@ -20,7 +20,7 @@ export IPYTHONDIR := $(CURDIR)/.venv/ipython
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book slides pdf pdf-packages offline onefile test test-slow test-course test-all test-exhaustive site-test serve assignments grade instructor lab bench accuracy variants vectors gpu screenshots drift repository lint clean FORCE
+.PHONY: help book slides pdf pdf-packages offline onefile test test-slow test-course test-all test-exhaustive site-test serve assignments grade instructor lab bench accuracy variants times vectors gpu screenshots drift repository lint clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -109,6 +109,9 @@ variants: .venv/dev  ## measure every loss by every kind of check, into data/var
 
 equations: .venv/dev  ## examine the checks of the equations anew, into data/equations.json
 	$(PY) -m pytest -q tests/equations --write-equations
+
+times: .venv/reader  ## write how long each chapter takes into its opening, and print words, minutes, equations and lines
+	@$(PY) book/_ext/reading_time.py --write
 
 vectors: .venv/dev  ## compute the test vectors in 50 digits, into data/vectors
 	@PYTHONPATH=src $(PY) -m coursework.vectors write

@@ -1,227 +1,154 @@
-"""The ``{chapter-map}`` directive: what needs what, drawn and as a list. It keeps no fact about any chapter.
+"""The directives ``{chapter-map}`` and ``{chapter-table}``: the chapters, and what each needs. They keep no fact.
 
-The facts are in the chapters' openings (chapter_graph.py). The directive's content only says where the boxes stand, a
-row of numbers a line, a dot for an empty place. On the website the map is drawn twice, for wide and for narrow screens
-(map_layout.py); the list below it says the same in words, and is all that the PDF has.
+The map has a lane for each part, from top to bottom. A line leads to a chapter from the one above it if it needs that
+one; what else it needs stands beside it, as numbers. What those need themselves is left out.
+
+The table is for teachers. Its argument names the columns that the author fills, ``session | question``; a line of it,
+``35 | 1 | What is summed?``, begins with a chapter's file. Title, minutes and needs come in between, and a row for
+each part.
 """
 
-from html import escape
-
-from chapter_graph import Chapter, ancestors, arrows, read_opening
+from chapter_graph import chapters, direct_needs, openings_of
 from docutils import nodes
-from map_layout import LINE, PADDING, SIZES, Layout, paths
-from sphinx import addnodes
+from reading_time import rounded
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 logger = logging.getLogger(__name__)
 
 
-# --- SVG ---
-
-
-def svg(chapters, grid, size):
-    openings = {name: chapter.opening for name, chapter in chapters.items()}
-    layout = Layout(chapters, grid, size)
-    parts = list(dict.fromkeys(chapter.part for chapter in chapters.values()))
-    stands_on = {name: ancestors(openings, name, helps=False) | {name} for name in chapters}
-
-    def marks(name):
-        """Return the numbers of the chapters that stand on this one, for the style sheet."""
-        return " ".join(chapters[other].number for other in chapters if name in stands_on[other])
-
-    out = [
-        f'<svg class="chapter-map-{size.name}" viewBox="0 0 {layout.width} {layout.total:.0f}" width="{layout.width}" '
-        f'height="{layout.total:.0f}" font-size="{size.font}" role="presentation">'
-    ]
-    for arrow, corners in sorted(paths(layout, arrows(openings)).items()):
-        colour = parts.index(chapters[arrow.source].part)
-        about = marks(arrow.target) if arrow.kind == "needs" else chapters[arrow.target].number
-        out.append(
-            f'<g class="chapter-map-{arrow.kind} chapter-map-part-{colour}" data-for="{about}">'
-            f'<path class="chapter-map-line" d="{rounded(corners)}"/><path d="{head(corners)}"/></g>'
-        )
-    for name, chapter in chapters.items():
-        row, column = layout.place[name]
-        x, y, part = layout.left(column), layout.top[row], parts.index(chapter.part)
-        if name in layout.headings:
-            out.append(
-                f'<text class="chapter-map-heading chapter-map-part-{part}" x="{x}" y="{y - 0.5 * size.font:.1f}">'
-                f"{escape(chapter.part)}</text>"
-            )
-        out.append(
-            f'<a href="{escape(chapter.link)}" aria-label="{escape(spoken(chapter, chapters))}" '
-            f'class="chapter-map-part-{part}" data-for="{marks(name)}" data-number="{chapter.number}">'
-            f'<rect x="{x}" y="{y:.1f}" width="{size.column}" height="{layout.height[name]:.1f}" rx="5"/>'
-            f'<path d="M{x + 2.5} {y + 5:.1f}v{layout.height[name] - 10:.1f}"/>'
-        )
-        for index, line in enumerate([*layout.lines[name], f"{chapter.opening.minutes} min"]):
-            last = index == len(layout.lines[name])
-            size_of_text = ' class="chapter-map-minutes"' if last else ""
-            baseline = y + (PADDING + 0.95 + index * LINE) * size.font
-            out.append(f'<text{size_of_text} x="{x + 0.75 * size.font:.1f}" y="{baseline:.1f}">{escape(line)}</text>')
-        out.append("</a>")
-    return "".join([*out, "</svg>"])
-
-
-def rounded(corners, radius=4):
-    """Return a path through the corners, each of them cut by a small curve."""
-    path = f"M{point(corners[0])}"
-    for before, corner, after in zip(corners, corners[1:], corners[2:], strict=False):
-        path += f"L{point(toward(corner, before, radius))}Q{point(corner)} {point(toward(corner, after, radius))}"
-    return path + f"L{point(toward(corners[-1], corners[-2], 4))}"
-
-
-def toward(start, end, length):
-    """Return the point on the way from start to end, `length` away from start but not beyond the half."""
-    distance = max(abs(end[0] - start[0]), abs(end[1] - start[1]))
-    share = min(length / distance, 0.5) if distance else 0
-    return start[0] + (end[0] - start[0]) * share, start[1] + (end[1] - start[1]) * share
-
-
-def head(corners, length=6, width=3.2):
-    (x, y), (before, above) = corners[-1], corners[-2]
-    if x == before:
-        step = length if y > above else -length
-        return f"M{point((x, y))}L{point((x - width, y - step))}L{point((x + width, y - step))}Z"
-    step = length if x > before else -length
-    return f"M{point((x, y))}L{point((x - step, y - width))}L{point((x - step, y + width))}Z"
-
-
-def point(place):
-    return "{:.4g} {:.4g}".format(*place)
-
-
-def spoken(chapter, chapters):
-    return f"{chapter.number}. {chapter.title} {chapter.opening.minutes} min: {requirements(chapter, chapters)}"
-
-
-def requirements(chapter, chapters):
-    """Return what a chapter needs, as half a sentence."""
-    names = {
-        kind: listed([chapters[name].title for name in chapters if name in getattr(chapter.opening, kind)])
-        for kind in ("needs", "helps")
-    }
-    text = f"needs {names['needs'] or 'no other chapter'}"
-    return f"{text}; helped by {names['helps']}" if names["helps"] else text
-
-
-def listed(names):
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""
-
-
-CAPTION = (
-    "A solid arrow leads to a chapter from one that it needs; a dashed arrow, from one that helps. "
-    "Arrows that others imply are left out. "
-    "Point at a chapter, or go to it with the Tab key, to see all that it stands on."
-)
-
-
-def drawing(chapters, grid):
-    rules = "".join(
-        f'.chapter-map:has([data-number="{c.number}"]:is(:hover,:focus-visible)) '
-        f'[data-for]:not([data-for~="{c.number}"]){{opacity:.2}}'
-        for c in chapters.values()
-    )
-    pictures = "".join(svg(chapters, grid, size) for size in SIZES).replace(">", f"><style>{rules}</style>", 1)
-    return (
-        f'<nav class="chapter-map" aria-label="Map of the chapters">{pictures}'
-        f'<p class="chapter-map-caption">{CAPTION}</p></nav>'
-    )
-
-
-# --- Sphinx ---
-
-
-class MapPlaceholder(nodes.General, nodes.Element):
-    """Where the map goes, once every title and number is known."""
+class ChaptersPlaceholder(nodes.General, nodes.Element):
+    """Where the map or the table goes, once every title and number is known."""
 
 
 class ChapterMap(SphinxDirective):
+    def run(self):
+        return [placeholder(self, rows=None)]
+
+
+class ChapterTable(SphinxDirective):
+    required_arguments = 1
+    final_argument_whitespace = True
     has_content = True
 
     def run(self):
-        self.env.metadata[self.env.docname]["chapter_map"] = True
-        node = MapPlaceholder(rows=[line.split() for line in self.content if line.strip()])
-        self.set_source_info(node)
-        return [node]
+        head = [text.strip() for text in self.arguments[0].split("|")]
+        rows = []
+        for line in filter(None, map(str.strip, self.content)):
+            short, *texts = (text.strip() for text in line.split("|"))
+            if len(texts) != len(head):
+                raise self.error(f"the row of {short} has {len(texts)} columns of yours; expected {len(head)}")
+            rows.append((short, [self.parse_inline(text, lineno=self.lineno)[0] for text in texts]))
+        return [placeholder(self, rows=rows, head=head, widths=[2 if len(text) < 9 else 8 for text in head])]
 
 
-def pages_with_a_map(app, env):
+def placeholder(directive, **facts):
+    directive.env.metadata[directive.env.docname]["shows_chapters"] = True
+    node = ChaptersPlaceholder(**facts)
+    directive.set_source_info(node)
+    return node
+
+
+def pages_with_chapters(app, env):
     """Have these pages written again: any chapter may have changed them."""
-    return [page for page, facts in env.metadata.items() if facts.get("chapter_map")]
-
-
-def numbered(env):
-    """Return {name: page} of the pages with a number, in the order of the book."""
-    found = {page: numbers[""] for page, numbers in env.toc_secnumbers.items() if numbers.get("")}
-    return {page.rpartition("/")[2]: page for page in sorted(found, key=found.get)}
-
-
-def parts_of(env):
-    """Return {page: caption of its part}."""
-    toctrees = env.tocs[env.config.root_doc].findall(addnodes.toctree)
-    return {page: toctree.get("caption") or "" for toctree in toctrees for _, page in toctree["entries"]}
+    return [page for page, facts in env.metadata.items() if facts.get("shows_chapters")]
 
 
 def resolve(app, doctree, docname):
-    for node in list(doctree.findall(MapPlaceholder)):
-        node.replace_self(map_nodes(app, docname, node))
+    found = list(doctree.findall(ChaptersPlaceholder))
+    if not found:
+        return
+    known = chapters(app.env)
+    needs = direct_needs(openings_of(known))
+
+    def link(name, text, **attributes):
+        uri = app.builder.get_relative_uri(docname, known[name].page)
+        return nodes.reference("", text, internal=True, refuri=uri, **attributes)
+
+    for node in found:
+        draw = lanes(known, needs, link) if node["rows"] is None else table(node, known, needs, link)
+        node.replace_self(draw)
 
 
-def map_nodes(app, docname, node):
-    env = app.env
-    pages, parts, chapters = numbered(env), parts_of(env), {}
-    for name, page in pages.items():
-        try:
-            opening = read_opening(env.doc2path(page))
-        except ValueError as error:
-            logger.warning("%s", error, location=page)
+def links(names, known, link):
+    """Return links with the numbers of chapters, and commas."""
+    found = []
+    for name in names:
+        found += [nodes.Text(", ")] if found else []
+        found.append(link(name, known[name].number, reftitle=known[name].title))
+    return found
+
+
+def lanes(known, needs, link):
+    parts = list(dict.fromkeys(chapter.part for chapter in known.values()))
+    return nodes.container("", *(lane(part, known, needs, link) for part in parts), classes=["chapter-map"])
+
+
+def lane(part, known, needs, link):
+    items, above = [], None
+    for name, chapter in known.items():
+        if chapter.part != part:
             continue
-        strangers = {*opening.needs, *opening.helps} - set(pages)
-        if strangers:
-            logger.warning("the opening needs pages that have no number: %s", sorted(strangers), location=page)
-            return []
-        number = ".".join(map(str, env.toc_secnumbers[page][""]))
-        link = app.builder.get_relative_uri(docname, page)
-        # a title's second half, after a colon, is for its own page
-        title = env.titles[page].astext().partition(": ")[0]
-        chapters[name] = Chapter(name, number, title, parts.get(page, ""), link, opening)
-    grid = [[full_name(short, chapters) for short in row] for row in node["rows"]]
-    drawn = sorted(name for row in grid for name in row if name)
-    if drawn != sorted(chapters):
-        message = "the chapter map must hold each chapter once; it has %s, the book %s"
-        logger.warning(message, drawn, sorted(chapters), location=node)
+        follows = above in needs[name]
+        others = [other for other in needs[name] if other != above]
+        text = [link(name, f"{chapter.number}. {chapter.title}")]
+        text.append(nodes.inline("", f" {rounded(chapter.opening.minutes.core)} min", classes=["chapter-minutes"]))
+        if others:
+            words = ", also needs " if follows else ", needs "
+            text.append(nodes.inline("", words, *links(others, known, link), classes=["chapter-needs"]))
+        kind = "chapter-follows" if follows else "chapter-begins"
+        items.append(nodes.list_item("", nodes.paragraph("", "", *text), classes=[kind]))
+        above = name
+    heading = nodes.paragraph("", "", nodes.strong("", part), classes=["chapter-lane-name"])
+    return nodes.container("", heading, nodes.bullet_list("", *items), classes=["chapter-lane"])
+
+
+HEAD = ["chapter", "core", "deeper", "exercises", "needs"]
+
+
+def table(node, known, needs, link):
+    """Return the table for teachers; a warning if it does not have each chapter once, in the order of the book."""
+    rows = [(full_name(short, known), columns) for short, columns in node["rows"]]
+    if [name for name, _ in rows] != list(known):
+        said = [name for name, _ in rows]
+        logger.warning("the table of chapters has %s, the book %s", said, list(known), location=node)
         return []
-    items = [item(chapter, chapters) for chapter in chapters.values()]
-    return [
-        nodes.raw("", drawing(chapters, grid), format="html"),
-        nodes.raw("", '<details class="chapter-map-list"><summary>The map as a list</summary>', format="html"),
-        nodes.bullet_list("", *items),
-        nodes.raw("", "</details>", format="html"),
-    ]
+    body, part = nodes.tbody(), None
+    width = len(HEAD) + len(node["head"])
+    for name, columns in rows:
+        chapter = known[name]
+        if chapter.part != part:
+            part = chapter.part
+            body += row([nodes.strong("", part)], *[[] for _ in range(width - 1)])
+        times = chapter.opening.minutes
+        minutes = [times.core, sum(times.deeper), times.exercises]
+        body += row([link(name, f"{chapter.number}. {chapter.title}")],
+                    *([nodes.Text(str(rounded(each)) if each else "-")] for each in minutes),
+                    links(needs[name], known, link) or [nodes.Text("-")], *columns)
+    head = nodes.thead("", row(*([nodes.Text(text)] for text in [*HEAD, *node["head"]])))
+    columns = [nodes.colspec(colwidth=share) for share in (4, 1, 1, 1, 2, *node["widths"])]
+    return nodes.table("", nodes.tgroup("", *columns, head, body, cols=width), classes=["chapter-table"])
 
 
-def full_name(short, chapters):
-    """Return the one chapter whose file begins like this; the word itself if there is none; None for a dot."""
-    return None if short == "." else next((name for name in chapters if name.startswith(f"{short}_")), short)
+def row(*entries):
+    return nodes.row("", *(nodes.entry("", nodes.paragraph("", "", *each)) for each in entries))
 
 
-def item(chapter, chapters):
-    link = nodes.reference("", f"{chapter.number}. {chapter.title}", internal=True, refuri=chapter.link)
-    text = f" ({chapter.opening.minutes} minutes) {requirements(chapter, chapters)}"
-    return nodes.list_item("", nodes.paragraph("", "", link, nodes.Text(text)))
+def full_name(short, known):
+    """Return the one chapter whose file begins like this; the word itself if there is none."""
+    return next((name for name in known if name.startswith(f"{short}_")), short)
 
 
 def load(app, pagename, templatename, context, doctree):
-    if 'class="chapter-map"' in context.get("body", ""):
+    if "chapter-map" in context.get("body", ""):
         app.add_css_file("chapter_map.css")
 
 
 def setup(app):
-    app.add_node(MapPlaceholder)
+    app.add_node(ChaptersPlaceholder)
     app.add_directive("chapter-map", ChapterMap)
-    app.connect("env-updated", pages_with_a_map)
-    app.connect("doctree-resolved", resolve)
+    app.add_directive("chapter-table", ChapterTable)
+    app.connect("env-updated", pages_with_chapters)
     app.connect("html-page-context", load)
-    return {"version": "1", "env_version": 1, "parallel_read_safe": True, "parallel_write_safe": True}
+    app.connect("doctree-resolved", resolve)
+    return {"version": "2", "env_version": 2, "parallel_read_safe": True, "parallel_write_safe": True}

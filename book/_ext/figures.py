@@ -2,8 +2,8 @@
 
 A picture in a file of its own cannot know which theme the reader has chosen. Inside the page every colour is written
 twice: as it was drawn, for the light theme, and with its lightness turned round, at the same hue, for the dark one.
-White becomes the page's background. Pixels, such as those of a heat map, are turned round by custom.css. Other
-builders keep the files.
+White becomes the page's background. Pixels, such as those of a heat map, are turned round by custom.css. On a phone a
+wide figure scrolls, rather than shrink until nobody can read it. Other builders keep the files.
 """
 
 import html
@@ -15,6 +15,8 @@ from docutils import nodes
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 COLOUR = re.compile(r"\b(fill|stroke|stop-color): (#[0-9a-f]{6})\b")
+WIDTH = re.compile(r'<svg[^>]* width="([0-9.]+)pt"')
+SMALLEST = 0.6  # of the size as drawn, where letters have 10 pt: a narrower page scrolls the figure
 REFERENCE = re.compile(r'(?:xlink:)?href="#([^"]+)"|url\(#([^)]+)\)')
 PAPER = "var(--pst-color-background, #ffffff)"
 
@@ -75,7 +77,10 @@ def inline(svg, alt, name):
     svg = svg.replace("url(#", f"url(#{name}-").replace('xlink:href="data:', 'href="data:')
     svg = re.sub(r' xmlns(:xlink)?="[^"]*"| version="1.1"', "", svg)
     svg = COLOUR.sub(in_both_themes, svg)
-    return svg.replace("<svg", f'<svg class="book-figure" role="img" aria-label="{html.escape(alt)}"', 1)
+    least = min(SMALLEST * float(WIDTH.match(svg)[1]), 420)
+    about = f'class="book-figure" style="--least: {least:.0f}pt" role="img" aria-label="{html.escape(alt)}"'
+    # the theme gives an output that scrolls its place among the tab stops
+    return f'<div class="output figure-frame">{svg.replace("<svg", f"<svg {about}", 1)}</div>'
 
 
 class InlineFigures(SphinxPostTransform):

@@ -4,7 +4,7 @@
 ``{chapter-cell} 40_ctc_gradient cell-id`` copies the code of a notebook's cell, or what the executed book has of its
 output. Below a copy stands a link to its place, with the number of the website. A name that no chapter has is a
 warning, which fails the build, with file and line. Copies are made when a page is written, of the chapters as they were
-read, so that nothing runs twice; they keep no label and no id.
+read, so that nothing runs twice; they keep no label and no id. The printed book has them too.
 """
 
 import json
@@ -17,6 +17,7 @@ from docutils import nodes
 from docutils.parsers.rst import directives
 from equation_checks import number
 from sphinx import addnodes
+from sphinx.builders.latex.nodes import math_reference
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
@@ -174,7 +175,7 @@ KINDS = {"equation": equation, "exercise": exercise, "theorem": theorem, "cell":
 
 class CopyFromChapters(SphinxPostTransform):
     default_priority = 1  # before references are resolved and outputs chosen
-    formats = ("html",)
+    formats = ("html", "latex")
 
     def run(self, **kwargs):
         for node in list(self.document.findall(FromChapter)):
@@ -185,11 +186,16 @@ class CopyFromChapters(SphinxPostTransform):
                 node.parent.remove(node)
                 continue
             copies = [clean(copy, self.env.docname) for each in content for copy in without_section(each.deepcopy())]
-            uri = f"{self.app.builder.get_relative_uri(self.env.docname, docname)}#{anchor}"
-            text = f"{name}, {self.env.titles[docname].astext()}"
-            link = nodes.reference("", text, internal=True, refuri=uri)
-            source = nodes.paragraph("", "", link, classes=["source"])
+            source = nodes.paragraph("", "", *self.link(node, docname, anchor, name), classes=["source"])
             node.replace_self(nodes.container("", *copies, source, classes=["from-chapter", f"from-{node['kind']}"]))
+
+    def link(self, node, docname, anchor, name):
+        title = self.env.titles[docname].astext()
+        if self.app.builder.format == "latex" and node["kind"] == "equation":  # its place there has no other name
+            printed = math_reference("", docname=docname, target=node["name"])
+            return [nodes.Text("Equation "), printed, nodes.Text(f", {title}")]
+        uri = f"{self.app.builder.get_relative_uri(self.env.docname, docname)}#{anchor}"
+        return [nodes.reference("", f"{name}, {title}", internal=True, refuri=uri)]
 
 
 def without_section(copy):

@@ -2,7 +2,8 @@
 
 sphinx-proof and sphinx-exercise give every proof, and the inside of every theorem, proof, exercise and solution, one
 and the same id, to which nothing links; bibtex gives its entries a role that their list does not allow; myst-nb puts
-paragraphs into summaries, where only text may stand, and gives all of them one name; the theme's list of pages has
+paragraphs into summaries, where only text may stand, and gives all of them one name; docutils calls the empty corner of
+a table a heading; the theme's list of pages has
 buttons without a name; and the page that leads from index.html to the first page has no title and no language.
 """
 
@@ -12,6 +13,7 @@ from pathlib import Path
 
 REPEATED_IDS = re.compile(r' id="(?:(?:exercise|proof|solution)-content|proof)"')
 SUMMARY = re.compile(r'<p class="((?:collapsed|expanded) admonition-title)">(.*?)</p>')
+CORNER = '<th class="head"><p></p></th>'
 NAME_OF_ALL = '<summary aria-label="Toggle hidden content">'  # and not what is written there
 UNNAMED = re.compile(r'(<a [^>]*>\s*([^<]*?)\s*</a>\s*<details[^>]*>\s*)<summary>')
 FIRST_PAGE = """<!DOCTYPE html>
@@ -30,7 +32,7 @@ def repair(app, pagename, templatename, context, doctree):
     if "body" in context:
         body = context["body"].replace('role="doc-biblioentry"', 'role="listitem"')
         body = SUMMARY.sub(r'<span class="\1">\2</span>', body).replace(NAME_OF_ALL, "<summary>")
-        context["body"] = REPEATED_IDS.sub("", body)
+        context["body"] = REPEATED_IDS.sub("", body).replace(CORNER, "<td></td>")
 
 
 def name_the_buttons(app, pagename, templatename, context, doctree):

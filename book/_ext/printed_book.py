@@ -9,6 +9,7 @@ words.
 
 import re
 import tomllib
+import unicodedata
 from pathlib import Path
 
 from doctrees import equation_id, inside
@@ -41,6 +42,13 @@ class Translator(LaTeXTranslator):
         super().visit_document(node)
         self.this_is_the_title = 0  # else the first title would be taken for that of the book, and left out
 
+    def visit_math(self, node):
+        if self.in_title:  # a bookmark has no formulas
+            formula = f"\\protect\\({node.astext()}\\protect\\)"
+            self.body.append(f"\\texorpdfstring{{{formula}}}{{{self.encode(without_commands(node.astext()))}}}")
+            raise nodes.SkipNode
+        super().visit_math(node)
+
     def visit_math_block(self, node):
         star, tag = "*", ""
         if node.get("label"):
@@ -70,6 +78,22 @@ class Translator(LaTeXTranslator):
         """The paragraph goes on: in the display that comes, or to the sign at the end of a proof."""
         while self.body and not self.body[-1].strip():
             self.body.pop()
+
+
+def without_commands(tex):
+    r"""Return TeX as plain text: Greek letters as they are, other commands by their names.
+
+    >>> without_commands(r"1 + \lambda"), without_commands(r"\log y_{t}")
+    ('1 + λ', 'log y_t')
+    """
+    def character(match):
+        name = {"lambda": "lamda"}.get(match[1], match[1])  # as Unicode spells it
+        try:
+            return unicodedata.lookup(f"GREEK SMALL LETTER {name}")
+        except KeyError:
+            return match[1]
+
+    return re.sub(r"[{}\\]", "", re.sub(r"\\([a-z]+)", character, tex))
 
 
 def print_book(app, doctree, docname):
@@ -189,7 +213,7 @@ def fit(table):
 def let_break(table):
     """Let a long name break outside of code, too, where Sphinx sees to it: torch.nn.functional.ctc_loss after a dot."""
     for text in list(table.findall(nodes.Text)):
-        if re.search(r"\S{16}", text) and not inside(text, (nodes.math, nodes.literal)):
+        if re.search(r"\S{10}", text) and not inside(text, (nodes.math, nodes.literal)):
             first, *others = re.split(BREAK, text)
             parts = [part for each in others for part in (PrintedLaTeX("", text=r"\allowbreak{}"), nodes.Text(each))]
             text.parent.replace(text, [nodes.Text(first), *parts])

@@ -13,6 +13,8 @@ from pathlib import Path
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
+from reference_impl.showing import without_docstring
+
 PACKAGE = "src/reference_impl"
 
 
@@ -21,12 +23,7 @@ def printed(path, name):
     text = path.read_text(encoding="utf-8")
     for node in ast.parse(text).body:
         if isinstance(node, ast.FunctionDef) and node.name == name:
-            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
-            lines = dict(enumerate(text.splitlines()[first - 1 : node.end_lineno], first))
-            if ast.get_docstring(node) is not None and len(node.body) > 1:
-                string = node.body[0]
-                lines = {at: line for at, line in lines.items() if not string.lineno <= at <= string.end_lineno}
-            return "\n".join(lines.values())
+            return without_docstring(text, node)
     raise LookupError(f"{path.name} has no function {name} at its top level")
 
 

@@ -10,7 +10,7 @@ The role ``{quiz}`name` `` is a link to a quiz from another page: "quiz 2 of cha
 import html
 import re
 
-from chapter_map import numbered
+from chapter_graph import numbered
 from docutils import nodes
 from sphinx.environment.collectors import EnvironmentCollector
 from sphinx.util import logging

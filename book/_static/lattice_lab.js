@@ -5,9 +5,9 @@
 (() => {
   const M = LatticeMath;
   const LETTERS = ["∅", "a", "b", "c"];
-  const V = LETTERS.length;
   const [MAX_T, MAX_U] = [8, 4];
   const [STEP, LIMIT] = [0.05, 8];
+  const FINE = 0.0005; // of the scores in a link
   const STEPS = [1, 0.1, 0.01, 1e-3, 1e-4, 1e-5];
 
   /* --- small things --- */
@@ -40,9 +40,9 @@
 
   const round = (x) => Math.max(-LIMIT, Math.min(LIMIT, Math.round(x / STEP) * STEP));
 
-  function parseTarget(text) {
+  function parseTarget(text, V) {
     const letters = [...text.replace(/[\s,]/g, "").toLowerCase()];
-    const wrong = letters.find((letter) => LETTERS.indexOf(letter) < 1);
+    const wrong = letters.find((letter) => LETTERS.slice(0, V).indexOf(letter) < 1);
     if (wrong !== undefined) return { error: `“${wrong}” is no label; expected letters from a to ${LETTERS[V - 1]}.` };
     if (letters.length > MAX_U) return { error: `${letters.length} labels; expected at most ${MAX_U}.` };
     return { target: letters.map((letter) => LETTERS.indexOf(letter)) };
@@ -56,10 +56,11 @@
     peaky: "peaky: sure of one frame for each label",
     wrong: "trained, but one frame is wrong",
     uniform: "all scores equal",
+    tiny: "those of the short way",
   };
 
   function preset(name, problem, seed) {
-    const { loss, T, target } = problem;
+    const { loss, T, V, target } = problem;
     const random = M.randomNumbers(seed);
     const noise = () => (random() + random() + random() - 1.5) * (name === "start" ? 0.6 : 0.4);
     const frame = (u) => Math.min(T - 1, Math.floor(((u + 0.5) * T) / Math.max(1, target.length)));
@@ -67,6 +68,11 @@
     const logits = [];
     for (let row = 0; row < M.rowCount(problem); row += 1) {
       const [t, u] = [Math.floor(row / rows), row % rows];
+      if (name === "tiny") { // reference_impl.examples: every score 0, but one of each row log 2
+        const strong = (loss === "ctc" ? row : 2 * row) % 3;
+        logits.push(Array.from({ length: V }, (_, k) => (k === strong ? Math.LN2 : 0)));
+        continue;
+      }
       const scores = Array.from({ length: V }, () => (name === "uniform" ? 0 : noise()));
       if (name !== "start" && name !== "uniform") {
         const sharp = name === "peaky";
@@ -78,7 +84,7 @@
           scores[label] += Math.max(0, lift);
         });
         if (name === "wrong" && t === Math.floor(T / 2)) {
-          const other = [3, 2, 1].find((k) => !target.includes(k)) || 3;
+          const other = [3, 2, 1].find((k) => k < V && !target.includes(k)) || V - 1;
           scores[other] += 6;
         }
       }
@@ -91,21 +97,23 @@
 
   function encode(state) {
     const letters = state.target.map((label) => LETTERS[label]).join("");
-    const scores = state.logits.flat().map((x) => Math.round((x + LIMIT) / STEP).toString(36).padStart(2, "0")).join("");
+    const scores = state.logits.flat().map((x) => Math.round((x + LIMIT) / FINE).toString(36).padStart(3, "0")).join("");
     const fields = [state.loss, state.T, letters, Math.round(100 * state.lambda), state.selected, state.show, scores];
     return fields.join("~");
   }
 
   function decode(text) {
     const [loss, T, letters, lambda, selected, show, scores] = text.split("~");
-    const { target } = parseTarget(letters || "");
-    const problem = { loss, T: Number(T), V, target };
-    const known = ["ctc", "rnnt"].includes(loss) && problem.T >= 1 && problem.T <= MAX_T && target && show in SHOWN;
-    if (!known || !scores || scores.length !== 2 * V * M.rowCount(problem)) return null;
-    const values = scores.match(/../g).map((pair) => round(parseInt(pair, 36) * STEP - LIMIT));
-    if (values.some(Number.isNaN)) return null;
-    const logits = Array.from({ length: M.rowCount(problem) }, (_, row) => values.slice(V * row, V * row + V));
-    return { ...problem, logits, lambda: Number(lambda) / 100 || 0, selected: Number(selected) || 0, show };
+    const { target } = parseTarget(letters || "", LETTERS.length);
+    if (!["ctc", "rnnt"].includes(loss) || !(T >= 1 && T <= MAX_T) || !target || !(show in SHOWN) || !scores) return null;
+    const rows = M.rowCount({ loss, T: Number(T), target });
+    const [V, digits, step] = [[3, 3, FINE], [4, 3, FINE], [4, 2, STEP]] // the last: links from before scores were finer
+      .find(([count, length]) => scores.length === count * length * rows) || [];
+    if (!V || target.some((label) => label >= V)) return null;
+    const values = scores.match(new RegExp(`.{${digits}}`, "g")).map((x) => Math.round(1e4 * (parseInt(x, 36) * step - LIMIT)) / 1e4);
+    if (values.some((x) => !(Math.abs(x) <= LIMIT))) return null;
+    const logits = Array.from({ length: rows }, (_, row) => values.slice(V * row, V * row + V));
+    return { loss, T: Number(T), V, target, logits, lambda: Number(lambda) / 100 || 0, selected: Number(selected) || 0, show };
   }
 
   const SHOWN = {
@@ -120,7 +128,8 @@
       this.root = root;
       this.id = root.id || `lattice-lab-${index}`;
       const given = root.dataset;
-      const { target } = parseTarget(given.target || "ab");
+      const V = Number(given.symbols) || LETTERS.length;
+      const { target } = parseTarget(given.target || "ab", V);
       this.seed = Number(given.seed) || 1;
       this.presetName = given.preset in PRESETS ? given.preset : "trained";
       this.state = {
@@ -129,7 +138,7 @@
       };
       this.state.logits = preset(this.presetName, this.state, this.seed);
       this.state.selected = inDoubt(this.state);
-      this.symbol = M.BLANK;
+      this.symbol = this.symbolOf(this.state.selected, M.BLANK);
       this.sweep = null; // number of steps made of a sweep that is being played; null: everything is shown
       this.path = null;
       this.pathKind = "none";
@@ -147,10 +156,15 @@
       const state = decode(decodeURIComponent(window.location.hash.slice(prefix.length)));
       if (state === null) return false;
       this.state = state;
+      this.symbol = this.symbolOf(state.selected, M.BLANK);
       this.presetName = "";
       this.path = null;
       this.pathKind = "none";
       return true;
+    }
+
+    get letters() {
+      return LETTERS.slice(0, this.state.V);
     }
 
     /* Number of rows of scores for each frame. */
@@ -221,7 +235,7 @@
         none: "none", best: "the heaviest", through: "the heaviest through the node", sampled: "one drawn by chance",
       }, this.pathKind, this.setPath);
 
-      this.symbolSelect = choice("of symbol", { ...LETTERS }, this.symbol, this.setSymbol);
+      this.symbolSelect = choice("of symbol", { ...this.letters }, this.symbol, this.setSymbol);
       this.againButton = button("draw again", () => this.setPath("sampled"));
 
       const group = (label, ...children) => make("div", { class: "lab-group", role: "group", "aria-label": label }, children);
@@ -270,6 +284,7 @@
       if (this.presetName === "") [this.presetName, this.presetSelect.lastChild.value] = ["trained", "trained"];
       this.state.logits = preset(this.presetName, this.state, this.seed);
       this.state.selected = inDoubt(this.state);
+      this.nudge(this.symbolOf(this.state.selected));
       this.sweep = null;
       this.refresh();
     }
@@ -288,7 +303,7 @@
     }
 
     setTarget(text) {
-      const { target, error } = parseTarget(text);
+      const { target, error } = parseTarget(text, this.state.V);
       if (error) this.problem.textContent = error;
       else this.newProblem({ target });
     }
@@ -322,13 +337,24 @@
     }
 
     setSymbol(text) {
-      this.symbol = Number(text);
-      this.symbolSelect.lastChild.value = text;
+      this.nudge(Number(text));
       this.refresh(true);
+    }
+
+    /* The symbol whose logit the difference quotients move, and whose gradient RNN-T nodes show. */
+    nudge(k) {
+      this.symbol = k;
+      this.symbolSelect.lastChild.value = String(k);
+    }
+
+    /* A CTC node has a symbol of its own; at a node of RNN-T it is the reader's choice, the blank until then. */
+    symbolOf(n, otherwise = this.symbol) {
+      return M.lattice(this.state).nodes[n]?.symbol ?? otherwise;
     }
 
     select(n, focus = false) {
       this.state.selected = n;
+      this.nudge(this.symbolOf(n));
       if (this.pathKind === "through") this.path = null;
       this.refresh();
       if (focus) this.picture.querySelector(`[data-node="${n}"]`).focus();
@@ -336,6 +362,7 @@
 
     setLogit(row, k, value) {
       this.state.logits[row][k] = round(value);
+      this.nudge(k);
       [this.presetName, this.presetSelect.lastChild.value] = ["", ""];
       this.refresh(true);
     }
@@ -554,14 +581,15 @@
         const classes = ["lab-node", selected && "lab-selected", this.current(node) && "lab-current",
           rises && "lab-rises", dark > 0.55 && "lab-dark"].filter(Boolean).join(" ");
         const waits = this.sweep === null ? "no number" : "not known yet";
+        const text = value === null ? "" : short(value);
         const said = value === null ? waits : `${SHOWN[this.shown].split(",")[0]} = ${number(value)}`;
         svg.append(make("g", {
           class: classes, role: "button", tabindex: selected ? 0 : -1, "data-node": n, "aria-pressed": String(selected),
           "aria-label": `node ${node.name}: ${said}`, onclick: () => this.select(n, true),
           onkeydown: (event) => this.onKey(event, n), onpointerenter: () => this.tellNode(n), style: `--dark: ${dark.toFixed(3)}`,
         }, make("circle", { cx: x, cy: y, r: radius }), make("text", {
-          x, y: y + 3.5, "text-anchor": "middle", "aria-hidden": "true",
-        }, value === null ? "" : short(value))));
+          x, y: y + 3.5, class: text.length > 4 ? "lab-long" : "", "text-anchor": "middle", "aria-hidden": "true",
+        }, text)));
         if (node.place === null) axis(x, y + radius + 12, node.name);
       });
       svg.addEventListener("pointerleave", () => this.tellNode());
@@ -668,7 +696,7 @@
       const cells = (k) => [solved.logProbs[row][k], solved.occupancy[row][k], solved.fieldLogProbs[row][k],
         solved.fieldLogits[row][k]].map((x, i) => number(i === 0 ? Math.exp(x) : x));
       if (editing && this.editorRow === row && this.editor.firstChild) {
-        for (let k = 0; k < V; k += 1) {
+        for (let k = 0; k < state.V; k += 1) {
           const line = this.editor.querySelector(`[data-symbol="${k}"]`);
           line.querySelector("output").textContent = state.logits[row][k].toFixed(2).replace("-", "−");
           [...line.querySelectorAll("td.lab-number")].forEach((cell, i) => {
@@ -678,11 +706,9 @@
         return;
       }
       this.editorRow = row;
-      const letter = ctc ? "u" : "a";
       const fast = state.lambda > 0 && !ctc;
-      const head = ["symbol", `logit ${letter}`, "y", "E", fast ? "field, log y" : "∂L/∂log y",
-        fast ? `field, ${letter}` : `∂L/∂${letter}`];
-      const body = LETTERS.map((name, k) => {
+      const head = ["symbol", "logit z", "y", "E", fast ? "field, log y" : "∂L/∂log y", fast ? "field, z" : "∂L/∂z"];
+      const body = this.letters.map((name, k) => {
         const output = make("output", {}, state.logits[row][k].toFixed(2).replace("-", "−"));
         const slider = make("input", {
           type: "range", min: -LIMIT, max: LIMIT, step: STEP, value: state.logits[row][k],
@@ -712,12 +738,12 @@
         return make("tr", {}, make("td", {}, String(h)), make("td", {}, estimate.toFixed(7).replace("-", "−")),
           make("td", {}, number(estimate - exact)));
       });
-      const letter = state.loss === "ctc" ? "u" : "a";
-      this.difference.replaceChildren(make("table", {},
-        make("caption", {}, `Nudge the logit of ${LETTERS[symbol]} by ±h: (L₊ − L₋) / 2h, and its distance from `
-          + `∂L/∂${letter} = ${number(exact)}`),
-        make("thead", {}, make("tr", {}, ["h", "difference quotient", "distance"].map((text) => make("th", { scope: "col" }, text)))),
-        make("tbody", {}, lines)));
+      const name = `Nudge the logit of ${LETTERS[symbol]}`;
+      this.difference.replaceChildren(make("div", { class: "lab-wide", tabindex: 0, role: "group", "aria-label": name },
+        make("table", {},
+          make("caption", {}, `${name} by ±h: (L₊ − L₋) / 2h, and its distance from ∂L/∂z = ${number(exact)}`),
+          make("thead", {}, make("tr", {}, ["h", "difference quotient", "distance"].map((text) => make("th", { scope: "col" }, text)))),
+          make("tbody", {}, lines))));
     }
 
     tellFastEmit() {
@@ -763,7 +789,7 @@
       this.tables.replaceChildren(
         table("Nodes", [ctc ? "(t, s)" : "(t, u)", "α", "β", "γ"], nodeLines),
         table("Entries", [ctc ? "(t, k)" : "(t, u, k)", "logit", "y", "E", `${name}${fast ? ", " : ""}log y`,
-          `${name}${fast ? ", " : ""}${ctc ? "u" : "a"}`], entryLines));
+          `${name}${fast ? ", " : ""}z`], entryLines));
     }
   }
 
@@ -787,6 +813,7 @@
   /* The largest |J - J^T| of the field for the logits, by central differences. */
   function asymmetry(state) {
     const h = 1e-4;
+    const { V } = state;
     const size = state.logits.length * V;
     const columns = Array.from({ length: size }, (_, i) => {
       const [row, k] = [Math.floor(i / V), i % V];

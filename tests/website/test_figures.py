@@ -58,10 +58,26 @@ def test_a_colour_is_written_for_old_browsers_and_for_both_themes():
 
 def test_a_drawing_becomes_an_element_with_ids_of_its_own():
     element = inline(SVG, 'a "bar" & more', "figure-7")
-    assert element.startswith('<svg class="book-figure" role="img" aria-label="a &quot;bar&quot; &amp; more"')
+    assert element.startswith('<div class="output figure-frame"><svg class="book-figure" style="--least: 5pt" '
+                              'role="img" aria-label="a &quot;bar&quot; &amp; more"')
     assert 'id="figure-7-glyph"' in element and 'href="#figure-7-glyph"' in element
     assert 'url(#figure-7-clip)' in element and 'id="figure-7-clip"' in element
     assert not re.search(r"figure_1|somebody|linejoin|xlink|xmlns|<\?xml", element)
+
+
+def test_a_wide_figure_scrolls_on_a_phone(site, browser):
+    """Its letters have at least six tenths of their size, its frame is a tab stop, and the page is not wider."""
+    tab = browser.new_page(viewport={"width": 375, "height": 800})
+    tab.goto((SITE / "notebooks" / "04_two_losses.html").as_uri())
+    tab.wait_for_function("() => document.querySelector('.figure-frame').tabIndex === 0")
+    figures = tab.eval_on_selector_all(".book-figure", """found => found.map(figure => [
+        figure.getBoundingClientRect().width / figure.viewBox.baseVal.width * 72 / 96, figure.parentElement.tabIndex,
+        figure.parentElement.scrollWidth > figure.parentElement.clientWidth])""")
+    assert all(size >= 0.59 for size, _, _ in figures), figures
+    assert all((tab_index == 0) == scrolls for _, tab_index, scrolls in figures), figures
+    assert any(scrolls for _, _, scrolls in figures)
+    assert tab.evaluate("() => document.documentElement.scrollWidth") <= 375
+    tab.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -15,6 +15,7 @@ from built_site import SITE
 from implementations import random_scores
 
 from reference_impl import ctc, log_softmax, rnnt
+from reference_impl.examples import TINY_CTC, TINY_RNNT
 from reference_impl.lattice import arc_posteriors, backward, forward
 from reference_impl.topology import ctc_lattice, rnnt_lattice
 from reference_impl.torch_impl import rnnt_loss
@@ -174,6 +175,20 @@ def test_shown_numbers(tab, number):
     assert f"{module.loss(log_probs, target):.4g}" in lab.locator(".lab-problem").inner_text()
 
 
+@pytest.mark.parametrize("page, example, module", [
+    ("01_the_whole_story", TINY_CTC, ctc), ("60_rnnt_gradient", TINY_RNNT, rnnt)])
+def test_the_tiny_pair_opens_with_the_numbers_of_the_package(browser, page, example, module):
+    tab = browser.new_page(viewport={"width": 1000, "height": 900})
+    tab.goto((SITE / "notebooks" / f"{page}.html").as_uri())
+    lab = tab.locator('.lattice-lab[data-preset="tiny"]').first
+    lab.get_by_text("All numbers as tables").click()
+    rows = [row.split("\t") for row in lab.locator(".lab-tables table").nth(1).inner_text().splitlines()]
+    shown = np.array([value(row[5]) for row in rows if row[0][:2] in {"(0", "(1", "(2"}])
+    exact = module.grad_logits(example.logits, example.targets)
+    np.testing.assert_allclose(shown, exact.ravel(), rtol=5e-3, atol=1e-15)
+    tab.close()
+
+
 def test_the_editor_shows_the_same_as_the_table(tab):
     """Also after a slider was moved, when only texts change."""
     lab = tab.locator("#lattice-lab-2")
@@ -187,6 +202,32 @@ def test_the_editor_shows_the_same_as_the_table(tab):
             assert cells == entries[f"({frame}, {symbol})"], (step, symbol)
         lab.locator(".lab-slider input").nth(2).fill("3.5")
         assert lab.locator(".lab-slider output").nth(2).inner_text() == "3.50"
+
+
+def test_difference_quotients_move_the_symbol_in_hand(tab):
+    """A CTC node brings its own symbol along, and a slider the symbol that it moves, touched or dragged."""
+    lab = tab.locator("#lattice-lab-2")
+    caption = lab.locator(".lab-difference caption")
+    for state, symbol in ((0, "∅"), (1, "a"), (2, "∅")):
+        lab.locator(f"g[aria-label^='node (1, {state})']").click()
+        assert caption.inner_text().startswith(f"Nudge the logit of {symbol} ")
+    lab.locator(".lab-slider input").nth(2).evaluate("""slider => {
+        slider.value = 2.5;
+        slider.dispatchEvent(new Event("input"));
+    }""")
+    assert caption.inner_text().startswith("Nudge the logit of b ")
+
+
+def test_numbers_fit_into_their_nodes(tab):
+    """Small negative gradients have the longest numbers."""
+    lab = tab.locator("#lattice-lab-2")
+    lab.get_by_label("nodes show").select_option("gradLogits")
+    for slider in range(4):
+        lab.locator(".lab-slider input").nth(slider).fill("6" if slider == 1 else "-6")
+    sizes = lab.evaluate("""lab => [...lab.querySelectorAll(".lab-node")].map(node =>
+        ["text", "circle"].map(name => node.querySelector(name).getBBox().width))""")
+    longest = [(text, circle) for text, circle in sizes if text > 0.6 * circle]
+    assert longest and all(text <= circle for text, circle in sizes), sizes
 
 
 def test_everything_is_reached_by_keyboard(tab):

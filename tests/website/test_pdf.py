@@ -81,7 +81,7 @@ def plain(text):
 
 
 def test_outline_has_every_part_and_chapter_with_its_number(outline, contents):
-    numerals = iter(["I ", "II ", "III ", "IV ", "V ", "VI ", ""])
+    numerals = iter(["I ", "II ", "III ", "IV ", "V ", "VI ", "VII ", ""])
     wanted = [(0, "Preface")]
     for caption, chapters in contents:
         wanted += [(0, next(numerals) + caption)] if caption else []
@@ -143,9 +143,11 @@ def get(value):
     return value.get_object()
 
 
-def test_every_quiz_is_there_with_its_reasons(texts, site):
+def test_every_quiz_is_there_with_its_reasons(texts, site, contents):
     """Heads, and verdicts at the beginnings of lines."""
-    in_order = sorted(site, key=lambda page: page.parent.name == "teaching")  # it comes behind the chapters
+    chapters = [page for _, pages in contents for page, _ in pages]
+    in_order = [page for page in chapters if page in site]
+    in_order += [page for page in site if page not in chapters]  # teaching, which comes behind them
     quizzes = [quiz for page in in_order for quiz in site[page].select("fieldset.quiz")]
     lines = [plain(line) for text in texts for line in text.splitlines()]
     assert lines.count("Quiz") == len(quizzes) > 25

@@ -8,7 +8,7 @@ PAGES = [
     "book/preface.html", "book/laboratory.html", "book/rosetta.html", "book/teaching/index.html",
     "book/teaching/session_3.html", "book/teaching/syllabus.html", "book/teaching/prerequisites.html",
     *(f"notebooks/{name}.html" for name in (
-        "40_ctc_gradient", "42_ctc_2006", "60_rnnt_gradient", "62_rnnt_kernels", "96_the_floor")),
+        "40_ctc_gradient", "42_ctc_2006", "60_rnnt_gradient", "62_rnnt_kernels", "64_kernel_failures", "96_the_floor")),
 ]
 TOO_WIDE = """width => [...document.querySelectorAll('.bd-article *')]
     .filter(e => e.checkVisibility({visibilityProperty: true}) && !e.closest('.visually-hidden, mjx-assistive-mml'))
