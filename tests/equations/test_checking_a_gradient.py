@@ -11,22 +11,20 @@ import sympy
 from brute_force import (
     CTC_INPUTS,
     RNNT_INPUTS,
-    blank_of,
     ctc_strings,
     ctc_z,
     each_entry,
-    extended,
     grad_logit,
-    mass,
-    rnnt_paths,
-    rnnt_z,
+    rnnt_paths_of_rows,
+    rnnt_z_of_rows,
     slope_at,
     slopes_in_logs,
 )
 from sides import first
+from small_lattices import ENDS, LATTICES, last, lattice_of, masses, paths_of
 from tex_to_python import Notation
 
-from reference_impl import ctc
+from reference_impl import lattice
 from reference_impl.differences import exact_difference, random_integers
 from reference_impl.equations import Quantities, check_equation, computed, zero_outside
 from reference_impl.semiring import REAL
@@ -34,7 +32,7 @@ from reference_impl.symbolic import field_grid, ring_grid, softmax, to_expr
 
 THIRD = sympy.Rational(1, 3)
 
-#: Where r = e^s is for s = 0.
+#: Where r = e^tau is for tau = 0.
 ONE = np.array([Fraction(1)], dtype=object)
 
 #: What an array reads as outside its bounds, so that neither a shifted index nor a shifted bound stays unnoticed.
@@ -42,48 +40,49 @@ OUTSIDE = 99
 
 NOTATION = Notation(
     patterns={
+        r"\theta": "x",
         "f(#x)": "f[0](#x)",
         "f'(#x)": "f[1](#x)",
         "f''(#x)": "f[2](#x)",
         "f'''(#x)": "f[3](#x)",
         "f^{(5)}(#x)": "f[5](#x)",
-        "D_h^{+} f(x)": "forward(f[0], x, h)",
-        "D_{#h} f(x)": "central(f[0], x, #h)",
-        r"\int_{#a}^{#b} #g ds": "integral(lambda s: #g, #a, #b)",
+        r"D_h^{+} f(\theta)": "forward(f[0], x, h)",
+        r"D_{#h} f(\theta)": "central(f[0], x, #h)",
+        r"\int_{#a}^{#b} #g \mathrm d\tau": "integral(lambda tau: #g, #a, #b)",
         "|#x|": "abs(#x)",
-        "l'_{#s}": "labels[#s]",
     },
-    over={"i": "range(n)", "j": "range(V)", "s": "range(S)"},
+    over={"j": "range(V)"},
 )
 ROW = {"y_{#k}": "y_row[#k]", "g_{#k}": "g_row[#k]"}
 
-QUANTITIES = Quantities(  # x is a number here
+QUANTITIES = Quantities(  # x is a number here, the theta of the text
     {name: shape for name, shape in ranges.CTC.shapes.items() if name != "x"}, ranges.CTC.ends, ranges.CTC.left_out,
 ) | Quantities(
-    shapes={"g": "T, V", "y_row": "V", "g_row": "V", "point": "n", "slopes": "n", "direction": "n", "gradient": "n",
-            "w": "m", "Jv": "m", "JTw": "n", "v": "n", "d": "d", "m": "m", "n": "n"},
-    ends={
+    shapes={"g": "T, V", "y_row": "V", "g_row": "V", "point": "inputs", "slopes": "inputs", "direction": "inputs",
+            "JTG": "inputs", "inputs": "inputs", "G": "outputs", "Jd": "outputs", "outputs": "outputs",
+            "alpha": "nodes", "beta": "nodes", "w": "A", "arcs": "A, 2", "d": "d", "Y": "Y", "N": "N"},
+    ends=ENDS | {
         "h < 0": lambda h: h < 0,
         "h > 0": lambda h: h > 0,
         "p = 0": lambda p: p == 0,
         "p = 1/2": lambda p: 2 * p == 1,
         "p = 1": lambda p: p == 1,
-        "f(x) < 0": lambda value: value < 0,
-        "f(x) > 0": lambda value: value > 0,
-        "f'''(x) < 0": lambda third: third < 0,
-        "f'''(x) > 0": lambda third: third > 0,
-        "d = 0": lambda d, m: d == 0,
-        "d = m": lambda d, m: d == m,
-        "one variable": lambda d, n: n == 1,
+        "f < 0": lambda value: value < 0,
+        "f > 0": lambda value: value > 0,
+        "f''' < 0": lambda third: third < 0,
+        "f''' > 0": lambda third: third > 0,
+        "d = 0": lambda d, Y: d == 0,
+        "d = |Y|": lambda d, Y: d == Y,
+        "one variable": lambda N: N == 1,
         "one symbol": lambda y_row: len(_plain(y_row)) == 1,
         "a masked symbol": lambda y_row: 0 in _plain(y_row),
         "c = 0": lambda c, y_row: c == 0,
         "c < 0": lambda c, y_row: c < 0,
-        "i = j": lambda i, j: i == j,
-        "equal factors": lambda c, i, j: i != j and c[i] == c[j],
-        "no kink": lambda b, c: b == c,
-        "a convex kink": lambda b, c: b < c,
-        "a concave kink": lambda b, c: b > c,
+        "m the start": lambda arcs, m: m == 0,
+        "n the end": lambda arcs, n: n == last(arcs),
+        "no kink": lambda below, above: below == above,
+        "a convex kink": lambda below, above: below < above,
+        "a concave kink": lambda below, above: below > above,
     },
 )
 
@@ -146,27 +145,12 @@ def integral(integrand, lower, upper):
     return Fraction(int(total.p), int(total.q))
 
 
-@computed
-def rnnt_z_of_rows(rows, targets):
-    """Z of RNN-T, whose nodes are the rows of one matrix."""
-    return rnnt_z(_grid(rows, targets), targets)
-
-
-@computed
-def rnnt_paths_of_rows(rows, targets):
-    """Its paths, each as entries of that matrix."""
-    return [[(t * (len(targets) + 1) + u, k) for t, u, k in path] for path in rnnt_paths(_grid(rows, targets), targets)]
-
-
-def _grid(rows, targets):
-    return rows.reshape(-1, len(targets) + 1, rows.shape[-1])
-
-
 @pytest.mark.equation("eq-check-chain", patterns={
-    r"\frac{\partial}{\partial u_{t,k}} L(\log\operatorname{softmax}(u))": "grad_logits"})
+    r"\frac{\partial}{\partial z_t(k)} L(\log\operatorname{softmax}(z))": "grad_logits",
+    "g_t(#k)": "g[t, #k]", "y_t(#k)": "y[t, #k]"})
 def test_chain():
     """sympy: -log of the sum over paths differentiated as a function of the logits, against the same sum differentiated
-    as a function of free log-probs. In RNN-T a row is a node."""
+    as a function of free log-probs. In RNN-T a frame is a node."""
     def rhs(grad_logits, g, y, t, k, V):
         return g[t, k] - y[t, k] * sum(g[t, j] for j in range(0, V))
 
@@ -195,7 +179,7 @@ def test_forward_remainder():
         return forward(f[0], x, h)
 
     def rhs(f, x, h):
-        return f[1](x) + h * integral(lambda s: (1 - s) * f[2](x + h * s), 0, 1)
+        return f[1](x) + h * integral(lambda tau: (1 - tau) * f[2](x + h * tau), 0, 1)
 
     check_equation("eq-check-forward-remainder", lhs, rhs, at_points(polynomials(6)))
 
@@ -207,10 +191,10 @@ def test_central_remainder():
         return central(f[0], x, h)
 
     def rhs(f, x, h):
-        return f[1](x) + h**2 / 4 * integral(lambda s: (1 - abs(s))**2 * f[3](x + h * s), -1, 1)
+        return f[1](x) + h**2 / 4 * integral(lambda tau: (1 - abs(tau))**2 * f[3](x + h * tau), -1, 1)
 
     check_equation("eq-check-central-remainder", lhs, rhs, at_points(polynomials(6)),
-                   equivalent={"flip sign: x + h * s -> x - h * s": "the weight and the bounds are even in s"})
+                   equivalent={"flip sign: x + h * tau -> x - h * tau": "the weight and the bounds are even in tau"})
 
 
 @pytest.mark.equation("eq-check-cubic")
@@ -229,22 +213,22 @@ def test_cubic():
 
 
 @computed(kind="sympy")
-def third_derivative(A, B, x):
-    """Of -log(A + B e^s) with respect to s, where e^s is x."""
-    s = sympy.Symbol("s", real=True)
-    A, B, x = (sympy.Rational(n.numerator, n.denominator) for n in (A, B, x))
-    value = sympy.Rational(sympy.diff(-sympy.log(A + B * sympy.exp(s)), s, 3).subs(s, sympy.log(x)))
+def third_derivative(z_0, z_1, weight):
+    """Of -log(Z_0 + Z_1 e^x) with respect to x, where e^x is weight."""
+    x = sympy.Symbol("x", real=True)
+    z_0, z_1, weight = (sympy.Rational(n.numerator, n.denominator) for n in (z_0, z_1, weight))
+    value = sympy.Rational(sympy.diff(-sympy.log(z_0 + z_1 * sympy.exp(x)), x, 3).subs(x, sympy.log(weight)))
     return Fraction(int(value.p), int(value.q))
 
 
-@pytest.mark.equation("eq-check-third", patterns={"f'''(s)": "third"})
+@pytest.mark.equation("eq-check-third", patterns={r"f'''(\theta)": "third"})
 def test_third():
-    """sympy differentiates -log(A + B e^s) three times, against the polynomial in p."""
+    """sympy differentiates -log(Z_0 + Z_1 e^x) three times, against the polynomial in p."""
     def rhs(third, p):
         return -p * (1 - p) * (1 - 2 * p)
 
     check_equation("eq-check-third", first, rhs, (
-        (third_derivative(A, B, x), B * x / (A + B * x)) for A, B, x in [
+        (third_derivative(z_0, z_1, weight), z_1 * weight / (z_0 + z_1 * weight)) for z_0, z_1, weight in [
             (Fraction(2), Fraction(3), Fraction(5)), (Fraction(7, 2), Fraction(1, 3), Fraction(4, 5)),
             (Fraction(6), Fraction(3), Fraction(2)), (Fraction(0), Fraction(3), Fraction(5)),
             (Fraction(2), Fraction(0), Fraction(5))]))
@@ -273,7 +257,7 @@ def relative_error(value, digits):
 
 
 @pytest.mark.equation("eq-check-rounding", patterns={
-    "f(#x)": "f(#x)", "D_h f(x)": "central(f, x, h)", r"\hat D_h f(x)": "quotient",
+    "f(#x)": "f(#x)", r"D_h f(\theta)": "central(f, x, h)", r"\hat D_h f(\theta)": "quotient",
     r"\delta_+": "delta[+1]", r"\delta_-": "delta[-1]"})
 def test_rounding():
     """The quotient of point that the processor rounded against the exact one and the errors of rounding by integers,
@@ -299,12 +283,12 @@ def test_rounding():
 
 @computed(kind="sympy")
 def best_step(F, M):
-    """The zero of E', found by sympy among the roots of a polynomial, and E there."""
+    """The zero of eta', found by sympy among the roots of a polynomial, and eta there."""
     h = sympy.Symbol("h", positive=True)
-    E = h**2 / 6 * M + F / h
-    (best,) = sympy.real_roots(sympy.numer(sympy.together(sympy.diff(E, h))))
-    assert sympy.diff(E, h, 2).subs(h, best) > 0
-    return best, E.subs(h, best)
+    eta = h**2 / 6 * M + F / h
+    (best,) = sympy.real_roots(sympy.numer(sympy.together(sympy.diff(eta, h))))
+    assert sympy.diff(eta, h, 2).subs(h, best) > 0
+    return best, eta.subs(h, best)
 
 
 #: Epsilon, f(x) and f'''(x), such that the cube roots are rational.
@@ -312,9 +296,9 @@ OPTIMA = [tuple(map(sympy.Rational, case)) for case in [("1/4", -9, 2), ("1/6", 
 
 
 @pytest.mark.equation("eq-check-optimal-step", patterns={
-    r"h^{\ast}": "best", r"\varepsilon": "eps", "f(x)": "value", "f'''(x)": "third"})
+    r"h^{\ast}": "best", r"\varepsilon": "eps", r"f(\theta)": "value", r"f'''(\theta)": "third"})
 def test_optimal_step():
-    """The root of E'(h), found by sympy, against the cube root; the numbers are such that it is rational."""
+    """The root of eta'(h), found by sympy, against the cube root; the numbers are such that it is rational."""
     def middle(best, F, M, eps, value, third):
         return (3 * F / M) ** THIRD
 
@@ -325,14 +309,14 @@ def test_optimal_step():
         check_equation("eq-check-optimal-step", first, side, (
             (best_step(eps * abs(value), abs(third))[0], eps * abs(value), abs(third), eps, value, third)
             for eps, value, third in OPTIMA))
-    h = sympy.Symbol("h", positive=True)  # if f(x) or f'''(x) is 0, no step is best: E only grows, or only falls
+    h = sympy.Symbol("h", positive=True)  # if f(x) or f'''(x) is 0, no step is best: eta only grows, or only falls
     for F, M in ((0, 2), (2, 0)):
         assert sympy.solve(sympy.diff(h**2 / 6 * M + F / h, h), h) == []
 
 
-@pytest.mark.equation("eq-check-best-error", patterns={r"E(h^{\ast})": "error"})
+@pytest.mark.equation("eq-check-best-error", patterns={r"\eta(h^{\ast})": "error"})
 def test_best_error():
-    """E at the root of E', found by sympy, against the closed form; the numbers are such that both are rational."""
+    """eta at its least, found by sympy, against the closed form; the numbers are such that both are rational."""
     def rhs(error, F, M):
         return sympy.Rational(1, 2) * (9 * F**2 * M) ** THIRD
 
@@ -391,7 +375,8 @@ def moved(point, i, h):
 
 
 @pytest.mark.equation("eq-check-exact-difference", patterns={
-    "f(y + h e_i)": "f(moved(point, i, h))", "f(y)": "f(point)", r"\frac{\partial f}{\partial y_i}(y)": "slopes[i]"})
+    r"f(y + h \mathbf 1_i)": "f(moved(point, i, h))", "f(y)": "f(point)",
+    r"\frac{\partial f}{\partial y_i}(y)": "slopes[i]"})
 def test_exact_difference():
     """Difference quotients of Z with steps of all sizes, in fractions, against its derivative by sympy."""
     def lhs(f, point, slopes, i, h):
@@ -412,49 +397,63 @@ def test_exact_difference():
 
 
 @computed(kind="recursion")
-def recursions(y, targets):
+def recursions(arcs, w):
     """alpha and beta of the package."""
-    return [sweep(y, targets, blank=blank_of(targets), semiring=REAL) for sweep in (ctc.alpha, ctc.beta)]
+    return [sweep(lattice_of(arcs), w, REAL) for sweep in (lattice.forward, lattice.backward)]
+
+
+@computed
+def walked(arcs, w):
+    """Z over all walks."""
+    return sum(masses(paths_of(arcs), w), Fraction(0))
 
 
 @pytest.mark.equation("eq-check-alpha-beta", patterns={
-    "Z(y + h e_{t,k})": "ctc_z(moved(y, (t, k), h), targets)", "Z(y)": "ctc_z(y, targets)"})
+    r"Z(w + h \mathbf 1_e)": "walked(arcs, moved(w, e, h))", "Z(w)": "walked(arcs, w)", "w(e)": "w[e]",
+    r"\alpha(m)": "alpha[m]", r"\beta(n)": "beta[n]"})
 def test_alpha_beta():
-    """Difference quotients of Z, summed over all V^T strings, against the recursions: fractions, and integers of 61
-    bits."""
-    def lhs(y, targets, alpha, beta, labels, t, k, S, h):
-        return y[t, k] * exact_difference(lambda y: ctc_z(y, targets), y, (t, k), h)
+    """Difference quotients of Z, summed over walks from node to node, against the recursions: fractions, and integers
+    of 61 bits."""
+    def lhs(arcs, w, alpha, beta, e, m, n, h):
+        return w[e] * exact_difference(lambda w: walked(arcs, w), w, (e,), h)
 
-    def rhs(y, targets, alpha, beta, labels, t, k, S, h):
-        return sum(alpha[t, s] * beta[t, s] for s in range(0, S) if labels[s] == k)
+    def rhs(arcs, w, alpha, beta, e, m, n, h):
+        return alpha[m] * w[e] * beta[n]
 
     def cases():
-        large = random_integers(np.random.default_rng(0), (4, 3)), [1, 1]
-        for y, targets in [*CTC_INPUTS, large]:
-            alpha, beta = recursions(y, targets)
-            labels = extended(targets)
-            for t, k in np.ndindex(y.shape):
-                yield y, targets, alpha, beta, labels, t, k, len(labels), (1, -1000, 10**9)[(t + k) % 3]
+        for seed, arcs in enumerate([*LATTICES, LATTICES[-1]]):
+            draw = random_integers if seed == len(LATTICES) else probabilities_of
+            w = draw(np.random.default_rng(seed), len(arcs))
+            if seed == 3:
+                w[2] *= 0
+            alpha, beta = (zero_outside(each, OUTSIDE) for each in recursions(arcs, w))
+            for e, (m, n) in enumerate(arcs):
+                yield arcs, w, alpha, beta, e, m, n, (1, -1000, Fraction(1, 10**9))[e % 3]
 
     check_equation("eq-check-alpha-beta", lhs, rhs, cases())
 
 
+def probabilities_of(rng, count):
+    return random_integers(rng, count, bits=8) / Fraction(7)
+
+
 @computed
-def zeros(d, m, n):
-    """Zeros of (x_1 - 1)...(x_1 - d) among the points of S^n, S = {1, ..., m}."""
-    return sum(prod(x[0] - j for j in range(1, d + 1)) == 0 for x in product(range(1, m + 1), repeat=n))
+def zeros(d, Y, N):
+    """Zeros of (x_1 - 1)...(x_1 - d) among the points with N coordinates from 1 to Y."""
+    return sum(prod(x[0] - j for j in range(1, d + 1)) == 0 for x in product(range(1, Y + 1), repeat=N))
 
 
 @pytest.mark.equation("eq-check-sharp", patterns={
-    r"|\{x \in S^n : #f = 0\}|": "sum(#f == 0 for x in product(range(1, m + 1), repeat=n))", "x_1": "x[0]"})
+    r"|\{\theta \in Y^N : #f = 0\}|": "sum(#f == 0 for x in product(range(1, Y + 1), repeat=N))", r"\theta_1": "x[0]",
+    "|Y|": "Y"})
 def test_sharp():
-    """Zeros of (x_1 - 1)...(x_1 - d), counted at all points of S^n, against the formula."""
-    def rhs(count, d, m, n):
-        return d * m ** (n - 1)
+    """Zeros of (x_1 - 1)...(x_1 - d), counted at all points of Y^N, against the formula."""
+    def rhs(count, d, Y, N):
+        return d * Y ** (N - 1)
 
     check_equation("eq-check-sharp", first, rhs, (
-        (zeros(d, m, n), d, m, n) for d, m, n in [(2, 5, 3), (3, 4, 1), (4, 4, 2), (1, 2, 3), (0, 3, 2)]),
-        left_out={"m < d": "S has the numbers up to d"})
+        (zeros(d, Y, N), d, Y, N) for d, Y, N in [(2, 5, 3), (3, 4, 1), (4, 4, 2), (1, 2, 3), (0, 3, 2)]),
+        left_out={"Y < d": "Y has the numbers up to d"})
     assert zeros(4, 3, 2) == 3**2 < 4 * 3
 
 
@@ -492,124 +491,56 @@ def test_kernel():
     assert (g + y - y * (g + y).sum() != g - y * g.sum()).all()
 
 
-@pytest.mark.equation("eq-check-kink", patterns={"D_h f(0)": "central(f, 0, h)"}, conditions={
-    r"\text{for } f(x) = b\,x \text{ if } x \le 0, \;\; c\,x \text{ if } x > 0":
-    "all(f(x) == (b * x if x <= 0 else c * x) for x in (-h, 0, h))"})
+@pytest.mark.equation("eq-check-kink", patterns={
+    "D_h f(0)": "central(f, 0, h)", r"\mu_-": "below", r"\mu_+": "above"}, conditions={
+    r"\text{for } f(\theta) = \mu_-\,\theta \text{ if } \theta \le 0, \;\; \mu_+\,\theta \text{ if } \theta > 0":
+    "all(f(x) == (below * x if x <= 0 else above * x) for x in (-h, 0, h))"})
 def test_kink():
     """The central difference at a kink, in fractions, for steps of all sizes, against the mean of the slopes."""
-    def lhs(f, b, c, h):
+    def lhs(f, below, above, h):
         return central(f, 0, h)
 
-    def rhs(f, b, c, h):
-        return (b + c) / 2
+    def rhs(f, below, above, h):
+        return (below + above) / 2
 
     check_equation("eq-check-kink", lhs, rhs, [
-        (lambda x, b=b, c=c: b * x if x <= 0 else c * x, Fraction(b), Fraction(c), h)
-        for b, c in [(0, 1), (-3, 5), (4, -2), (7, 7)] for h in (Fraction(1, 10**9), Fraction(7), Fraction(-2, 3))],
+        (lambda x, below=below, above=above: below * x if x <= 0 else above * x, Fraction(below), Fraction(above), h)
+        for below, above in [(0, 1), (-3, 5), (4, -2), (7, 7)]
+        for h in (Fraction(1, 10**9), Fraction(7), Fraction(-2, 3))],
         algebraic={"no source": "the difference is taken of the function, the mean of its slopes"})
 
 
-@computed
-def covariances(y, targets):
-    """Of every two entries among the strings that collapse to the targets: does a string use them?"""
-    uses, masses = [], []
-    for string in ctc_strings(y, targets):
-        uses.append(np.eye(y.shape[1], dtype=int)[list(string)].ravel())
-        masses.append(mass(y, string))
-    uses, shares = np.array(uses), np.array(masses, dtype=object) / sum(masses)
-    mean = shares @ uses
-    return uses.T @ (shares[:, None] * uses) - np.outer(mean, mean)
-
-
-@pytest.mark.equation("eq-check-asymmetry", patterns={
-    r"\frac{\partial v_{#i}}{\partial a_{#j}}": "jacobian[#i, #j]",
-    r"\operatorname{Cov}(N_{#i}, N_{#j})": "covariance[#i, #j]"})
-def test_asymmetry():
-    """sympy: slopes of occupancies with a factor on each entry against covariances over the enumerated strings."""
-    def lhs(jacobian, covariance, c, i, j):
-        return jacobian[i, j] - jacobian[j, i]
-
-    def rhs(jacobian, covariance, c, i, j):
-        return (c[j] - c[i]) * covariance[i, j]
-
-    def cases():
-        for seed, (y, targets) in enumerate(CTC_INPUTS):
-            rng, entries = np.random.default_rng(seed), list(np.ndindex(y.shape))
-            c = [int(factor) for factor in rng.integers(-4, 5, len(entries))]
-            pairs = [(0, 0), (0, len(entries) - 1), *rng.integers(len(entries), size=(3, 2)).tolist()]
-            jacobian = {}
-            for i, j in [*pairs, *(pair[::-1] for pair in pairs)]:
-                def field(y, targets=targets, entry=entries[i], factor=c[i]):  # -c E, where E = y / Z dZ/dy
-                    mass = exact_difference(lambda y: ctc_z(y, targets), y, entry, h=1)
-                    return -factor * y[entry] * mass / ctc_z(y, targets)
-
-                jacobian[i, j] = y[entries[j]] * slope_at(field, y, *entries[j])  # d/da = y d/dy, for y = e^a
-            for i, j in pairs:
-                yield jacobian, covariances(y, targets), c, i, j
-
-    check_equation("eq-check-asymmetry", lhs, rhs, cases())
-
-
-@pytest.mark.equation("eq-check-directional", patterns={
-    r"\frac{d}{ds} f(u + s d) |_{s=0}": "slope", "g_{#i}": "gradient[#i]", "d_{#i}": "direction[#i]"})
-def test_directional():
-    """sympy: the slope of the loss along a line through the logits against those in each logit. With r = e^s the line
-    is x r^d, and d/ds is d/dr at r = 1."""
-    def rhs(slope, gradient, direction, n):
-        return sum(gradient[i] * direction[i] for i in range(0, n))
-
-    def cases():
-        for seed, (z, x) in enumerate(_flat_losses()):
-            d = [int(n) for n in np.random.default_rng(seed).integers(-2, 3, x.size)]
-
-            def along(r, z=z, x=x, d=d):
-                return z(softmax(x * np.array([r[0]**n for n in d]).reshape(x.shape)))
-
-            slope = -slope_at(along, ONE, 0) / along(ONE)
-            gradient = [grad_logit(z, x, *index) for index in np.ndindex(x.shape)]
-            yield slope, zero_outside(gradient, OUTSIDE), zero_outside(d, OUTSIDE), x.size
-
-    check_equation("eq-check-directional", first, rhs, cases())
-
-
-def _flat_losses():
-    """Z of CTC and of RNN-T as functions of normalised rows, and exponentials of logits."""
-    for x, targets in CTC_INPUTS:
-        yield lambda y, targets=targets: ctc_z(y, targets), x
-    for x, targets in RNNT_INPUTS:
-        yield lambda y, targets=targets: rnnt_z_of_rows(y, targets), x.reshape(-1, x.shape[-1])
-
-
 @computed(kind="backward pass")
-def backward(y_row, gathered, w):
+def backward_step(y_row, gathered, G):
     """Of a log-softmax and a gather, in closed form: scatter, and g - y sum g."""
     g = np.full(len(y_row), Fraction(0), dtype=object)
-    np.add.at(g, gathered, w)
+    np.add.at(g, gathered, G)
     return g - y_row * g.sum()
 
 
 @pytest.mark.equation("eq-check-dot-product", patterns={
-    "(Jv)_{#i}": "Jv[#i]", r"(J^{\mathsf T} w)_{#j}": "JTw[#j]"}, over={"i": "range(m)", "j": "range(n)"})
+    r"(J\nu)_{#i}": "Jd[#i]", r"(J^{\mathsf T} G)_{#j}": "JTG[#j]", "G_{#i}": "G[#i]",
+    r"\nu_{#j}": "direction[#j]"}, over={"i": "range(outputs)", "j": "range(inputs)"})
 def test_dot_product():
     """sympy: the outputs of a log-softmax, some of them read twice or never, along a line, against the closed form of
     the backward pass."""
-    def lhs(w, v, Jv, JTw, m, n):
-        return sum(w[i] * Jv[i] for i in range(m))
+    def lhs(G, direction, Jd, JTG, outputs, inputs):
+        return sum(G[i] * Jd[i] for i in range(outputs))
 
-    def rhs(w, v, Jv, JTw, m, n):
-        return sum(JTw[j] * v[j] for j in range(0, n))
+    def rhs(G, direction, Jd, JTG, outputs, inputs):
+        return sum(JTG[j] * direction[j] for j in range(0, inputs))
 
     def cases():
         rng = np.random.default_rng(0)
         for x, gathered in [([2, 3, 5], [1]), ([1, 4], [0, 1, 1, 0]), ([3, 0, 2, 6], [3, 0, 0]), ([7], [0, 0])]:
-            x, v = np.array([Fraction(n) for n in x], dtype=object), rng.integers(-3, 4, len(x)).tolist()
-            w = rng.integers(-9, 10, len(gathered)).tolist()
+            x, d = np.array([Fraction(n) for n in x], dtype=object), rng.integers(-3, 4, len(x)).tolist()
+            G = rng.integers(-9, 10, len(gathered)).tolist()
 
-            def log_slope(k, x=x, v=v):  # d/ds log y_k, where x r^v moves with r = e^s
-                return slope_at(lambda r: softmax(x * np.array([r[0]**n for n in v]))[k], ONE, 0) / softmax(x)[k]
+            def log_slope(k, x=x, d=d):  # d/dtau log y_k, where x r^d moves with r = e^tau
+                return slope_at(lambda r: softmax(x * np.array([r[0]**n for n in d]))[k], ONE, 0) / softmax(x)[k]
 
-            Jv = [log_slope(k) for k in gathered]
-            JTw = zero_outside(backward(softmax(x), gathered, w), OUTSIDE)
-            yield w, zero_outside(v, OUTSIDE), Jv, JTw, len(w), len(x)
+            Jd = [log_slope(k) for k in gathered]
+            JTG = zero_outside(backward_step(softmax(x), gathered, G), OUTSIDE)
+            yield G, zero_outside(d, OUTSIDE), Jd, JTG, len(G), len(x)
 
     check_equation("eq-check-dot-product", lhs, rhs, cases())

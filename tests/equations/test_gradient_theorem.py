@@ -28,26 +28,28 @@ NOTATION = Notation(
         r"\alpha(#n)": "alpha[#n]",
         r"\beta(#n)": "beta[#n]",
         r"\gamma(#n)": "gamma[#n]",
+        "e": "a",  # arcs: e and e' on the page, a and b here
+        "e'": "b",
         r"\theta(#a)": "theta[#a]",
         "w(#a)": "w[#a]",
         "r(#a)": "r[#a]",
         r"\Pr(#a)": "posterior[#a]",
         r"\Pr(#a, #b)": "joint[#a, #b]",
         r"w(\pi)": "mass(w, pi)",
-        r"s(\pi)": "score(theta, pi)",
+        r"\theta(\pi)": "score(theta, pi)",
         r"\Pr(\pi)": "share",
         "E_{#i}": "occupancy[#i]",
         "Z": "z",
     },
-    over={r"\pi": "paths", "a": "range(len(posterior))"},
+    over={r"\pi": "paths", "e": "for a in range(len(posterior))"},
     conditions={
-        r"a : m \to n": "(m, n) == (source[a], target[a])",
+        r"e : m \to n": "(m, n) == (source[a], target[a])",
         r"(n \text{ is not the start})": "n > 0",
         r"(m \text{ is not the end})": "m < len(gamma) - 1",
     },
 )
-ARRIVING = {r"a : m \to n": "for a, m in enumerate(source) if target[a] == n"}
-LEAVING = {r"a : m \to n": "for a, n in enumerate(target) if source[a] == m"}
+ARRIVING = {r"e : m \to n": "for a, m in enumerate(source) if target[a] == n"}
+LEAVING = {r"e : m \to n": "for a, n in enumerate(target) if source[a] == m"}
 
 QUANTITIES = Quantities(
     shapes={"alpha": "nodes", "beta": "nodes", "gamma": "nodes", "inside": "nodes", "w": "arcs", "theta": "arcs",
@@ -248,7 +250,7 @@ def _paths(inputs=INPUTS):
 
 @pytest.mark.equation("eq-lattice-forward", over=ARRIVING)
 def test_forward():
-    """Each alpha by enumeration of beginnings against the sum over the arcs that arrive."""
+    """Each alpha by enumeration of prefixes against the sum over the arcs that arrive."""
     def lhs(alpha, w, source, target, n):
         return alpha[n]
 
@@ -262,7 +264,7 @@ def test_forward():
 
 @pytest.mark.equation("eq-lattice-backward", over=LEAVING)
 def test_backward():
-    """Each beta by enumeration of endings against the sum over the arcs that leave."""
+    """Each beta by enumeration of suffixes against the sum over the arcs that leave."""
     def lhs(beta, w, source, target, m):
         return beta[m]
 
@@ -302,9 +304,9 @@ def using(lattice, w, a):
     return sum((mass(w, [b for b in path if b != a]) for path in all_paths(lattice) if a in path), Fraction(0))
 
 
-@pytest.mark.equation("eq-lattice-affine")
+@pytest.mark.equation("eq-lattice-affine", patterns={"Z_0": "A", "Z_1": "B"})
 def test_affine():
-    """Z of the recursions with the weight changed against A and B of the old weights, which must not depend on it."""
+    """Z of the recursions with the weight changed against Z_0 and Z_1 of the old weights, which are free of it."""
     def rhs(z, A, B, w, a):
         return A + w[a] * B
 
@@ -334,7 +336,7 @@ def _fraction(expression):
 
 
 @pytest.mark.equation("eq-gradient-theorem", patterns={
-    r"\frac{\partial \log Z}{\partial \log w(a)}": "slope", r"\Pr(a \mid \text{input, target})": "posterior[a]"})
+    r"\frac{\partial \log Z}{\partial \log w(e)}": "slope", r"\Pr(e \mid \text{input, target})": "posterior[a]"})
 def test_gradient_theorem():
     """sympy: log Z of the recursion, differentiated with respect to log w, against what the package returns and against
     the share of the enumerated paths that use the arc."""
@@ -363,7 +365,7 @@ def weight_slope(lattice, w, a):
     return exact_difference(lambda w: path_sum(lattice, w), w, (a,), h=5)
 
 
-@pytest.mark.equation("eq-lattice-coefficient", patterns={r"\frac{\partial Z}{\partial w(a)}": "slope"})
+@pytest.mark.equation("eq-lattice-coefficient", patterns={r"\frac{\partial Z}{\partial w(e)}": "slope"})
 def test_coefficient():
     """Exact difference of the path sum against alpha and beta, also where the weight is 0."""
     def rhs(slope, alpha, beta, m, n):
@@ -478,7 +480,7 @@ def expected_counts(lattice, w):
                      for i in range(*lattice.shape)], dtype=object)
 
 
-@pytest.mark.equation("eq-scatter", over={r"a \text{ uses } i": "for a in range(len(entry)) if entry[a] == i"})
+@pytest.mark.equation("eq-scatter", over={r"e \text{ uses } i": "for a in range(len(entry)) if entry[a] == i"})
 def test_scatter():
     """Expected counts over the paths against the posteriors, by the recursions, of the arcs that use the entry."""
     def lhs(occupancy, posterior, entry, i):
@@ -548,7 +550,7 @@ def log_adjoint(lattice, w, n):
 
 @pytest.mark.equation("eq-adjoint", patterns={r"\frac{\partial Z}{\partial \alpha(n)}": "slope"})
 def test_adjoint():
-    """The forward program differentiated with respect to an intermediate result against enumerated endings."""
+    """The forward program differentiated with respect to an intermediate result against enumerated suffixes."""
     def rhs(slope, beta, n):
         return beta[n]
 
@@ -664,7 +666,7 @@ def _cuts():
 
 
 @pytest.mark.equation("eq-lattice-cut", over={
-    r"\substack{a : m \to n, \\ m \in S, n \notin S}":
+    r"\substack{e : m \to n, \\ m \in C, n \notin C}":
     "for a, (m, n) in enumerate(zip(source, target)) if inside[m] and not inside[n]"})
 def test_cut():
     """The arcs out of every set of nodes that no arc leads back to have mass 1."""
@@ -700,7 +702,7 @@ def test_barrier():
 
 
 @pytest.mark.equation("eq-walk-forward", over={
-    r"\substack{a \in \pi, \\ a : m \to n}": "for a in pi for m, n in [(source[a], target[a])]"})
+    r"\substack{e \in \pi, \\ e : m \to n}": "for a in pi for m, n in [(source[a], target[a])]"})
 def test_walk_forward():
     """w(path) / Z against the product of the decisions of a walk by beta."""
     def rhs(share, w, beta, source, target, pi):
@@ -711,7 +713,7 @@ def test_walk_forward():
         for lattice, w, path in _paths()))
 
 
-@pytest.mark.equation("eq-walk-backward", over={r"a \in \pi": "for a in pi"})
+@pytest.mark.equation("eq-walk-backward", over={r"e \in \pi": "for a in pi"})
 def test_walk_backward():
     """w(path) / Z against the product of the shares."""
     def rhs(share, r, pi):
@@ -740,7 +742,8 @@ def entry_counts(lattice, y):
 
 
 @pytest.mark.equation("eq-lattice-grad-logits", patterns={
-    r"\frac{\partial L}{\partial u_j(k)}": "grad_logits", "y_j(k)": "y[j, k]", "E_j(#k)": "E[j, #k]"})
+    r"\frac{\partial L}{\partial z_j(k)}": "grad_logits", "y_j(k)": "y[j, k]", "E_j(#k)": "E[j, #k]", "k'": "v"},
+    over={"k'": "for v in range(V)"})
 def test_grad_logits():
     """sympy: derivative of -log Z, by the recursion, with respect to each logit, against belief times uses minus
     uses."""
@@ -773,7 +776,7 @@ def best_scores(lattice, theta):
 
 
 @pytest.mark.equation("eq-max-marginal", over={
-    r"\pi \ni a": "for pi in [pi for pi in paths if a in pi] or [None]"})
+    r"\pi \ni e": "for pi in [pi for pi in paths if a in pi] or [None]"})
 def test_max_marginal():
     """The best enumerated path that uses an arc against the recursions on the max semiring; scores are integers."""
     def rhs(best, alpha, theta, beta, paths, source, target, a, m, n):
@@ -836,7 +839,7 @@ def soft_shares(lattice, theta, tau):
 
 
 @pytest.mark.equation("eq-temperature-posterior", patterns={
-    r"\frac{\partial F_\tau}{\partial \theta(a)}": "slope", r"\Pr_\tau(\pi)": "shares[pi]"})
+    r"\frac{\partial F_\tau}{\partial \theta(e)}": "slope", r"\Pr_\tau(\pi)": "shares[pi]"})
 def test_temperature_posterior():
     """The slope of the soft maximum in each score, to 25 digits, against the posteriors of the paths at tau."""
     def rhs(slope, shares, paths, tau, a):
@@ -873,7 +876,7 @@ def second_slope(z, first, second):
 
 
 @pytest.mark.equation("eq-hessian", patterns={
-    r"\frac{\partial^2 \log Z}{\partial \theta(a) \partial \theta(b)}": "second"})
+    r"\frac{\partial^2 \log Z}{\partial \theta(e) \partial \theta(e')}": "second"})
 def test_hessian():
     """sympy's second derivatives of log Z, by the recursion, in the log-weights against covariances: paths with both,
     and alpha w beta / Z."""

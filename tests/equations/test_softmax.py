@@ -38,15 +38,23 @@ OUTSIDE = 99
 NOTATION = Notation(
     patterns={
         r"\operatorname{lse}(#u)": "lse(#u)",
-        r"\frac{\partial^2 \operatorname{lse}}{\partial u_{#j} \partial u_{#k}}": "hessian[#j, #k]",
-        r"\frac{\partial \operatorname{lse}}{\partial u_k}": "slopes[k]",
-        r"\frac{\partial y_j}{\partial u_k}": "J[j, k]",
-        r"\frac{\partial \log y_j}{\partial u_k}": "J[j, k]",
+        r"\frac{\partial^2 \operatorname{lse}}{\partial z_{#j} \partial z_{#k}}": "hessian[#j, #k]",
+        r"\frac{\partial \operatorname{lse}}{\partial z_k}": "slopes[k]",
+        r"\frac{\partial y_j}{\partial z_k}": "J[j, k]",
+        r"\frac{\partial \log y_j}{\partial z_k}": "J[j, k]",
+        "z": "u",  # logits
+        "z_{#k}": "u[#k]",
+        r"z_{\max}": "m",
+        r"\dot z_{#k}": "v[#k]",
         r"\dot y_{#j}": "rate[#j]",
-        r"\bar u_{#k}": "bar_u[#k]",
+        r"\bar z_{#k}": "bar_u[#k]",
+        r"\bar y_{#k}": "h[#k]",
+        r"\bar y'_{#k}": "h_prime[#k]",
         "g'_{#k}": "g_prime[#k]",
-        "h'_{#k}": "h_prime[#k]",
         "Z": "z",
+        "Z_0": "A",
+        "m": "B",
+        "m_{#k}": "B[#k]",
     },
     over={"j": "range(V)", "k": "range(V)"},
 )
@@ -103,7 +111,7 @@ class Log:
 
 
 def exp(u):
-    return u.x
+    return u.x if isinstance(u, Log) else e**u
 
 
 log = np.frompyfunc(Log, 1, 1)  # of a fraction, or of each in an array
@@ -701,7 +709,7 @@ def test_double_cap():
         return softmax_of_floats(rows)[:, k].max()
 
     def rhs(rows, k, V):
-        return e / (e + V - 1)
+        return 1 / (1 + (V - 1) * e**-1)
 
     def grid(V, n=12):
         return np.array([row for row in product(range(n, -1, -1), repeat=V) if sum(row) == n]) / n
