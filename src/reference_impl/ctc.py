@@ -1,8 +1,9 @@
 """CTC for one utterance, as in the papers: explicit recursions in float64 or on any semiring. Not fast, not batched.
 
-``alpha[t, s]`` is the mass of all path beginnings that end in state s at frame t, emission at t included;
-``beta[t, s]`` that of all path ends after frame t, emission at t excluded (Graves' thesis; the 2006 paper includes
-it in both). Their product is the mass of all paths through the node. Frames, states and labels count from 0.
+``alpha[t, s]`` is the mass of the prefixes that are in state s after frame t, emission at t included. ``beta[t, s]``
+is that of the suffixes after frame t that complete the target from state s, emission at t excluded (Graves' thesis;
+the 2006 paper includes it in both). Their product is the mass of all paths through the node. Frames, states, labels
+and symbols count from 0.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ __all__ = ["Z", "alpha", "beta", "can_skip", "extended_targets", "grad_log_probs
 
 
 def extended_targets(targets, *, blank=0) -> np.ndarray:
-    """The labels with a blank before, between and after them: l' in the papers, length S = 2U+1.
+    """The labels with a blank before, between and after them: l', of length S = 2U+1.
 
     Examples
     --------
@@ -32,7 +33,7 @@ def extended_targets(targets, *, blank=0) -> np.ndarray:
 
 
 def can_skip(extended, s) -> bool:
-    """Whether a path may enter state s from s-2: only into a label that differs from the label before it.
+    """Whether a path may enter state s from s-2: only into a label that differs from the label before it (kappa).
 
     In the book: def-ctc-skip.
     """
@@ -58,7 +59,7 @@ def alpha(weights, targets, *, blank=0, semiring: Semiring = LOG) -> np.ndarray:
 
     Examples
     --------
-    Three frames, one label: six alignments (the label's run is any interval of frames).
+    Three frames, one label: six paths (the label's run is any interval of frames).
 
     >>> from reference_impl.semiring import COUNT
     >>> alpha(np.zeros((3, 2)), [1], semiring=COUNT).tolist()
@@ -80,7 +81,8 @@ def alpha(weights, targets, *, blank=0, semiring: Semiring = LOG) -> np.ndarray:
                 if can_skip(extended, s):
                     before.append(a[t - 1, s - 2])
                 arriving = semiring.sum(before)
-            a[t, s] = semiring.times(arriving, semiring.read(weights[t, extended[s]]))
+            emission = semiring.read(weights[t, extended[s]])
+            a[t, s] = semiring.times(arriving, emission)
     return a
 
 
@@ -111,14 +113,16 @@ def beta(weights, targets, *, blank=0, semiring: Semiring = LOG) -> np.ndarray:
                 if s + 2 < S and can_skip(extended, s + 2):
                     after.append(s + 2)
                 b[t, s] = semiring.sum(
-                    semiring.times(semiring.read(weights[t + 1, extended[r]]), b[t + 1, r]) for r in after)
+                    semiring.times(
+                        semiring.read(weights[t + 1, extended[r]]), b[t + 1, r])
+                    for r in after)
     return b
 
 
 def Z(weights, targets, *, blank=0, semiring: Semiring = LOG):
-    """Mass of all alignments, an element of the semiring: log Z in nats on ``LOG`` (Graves et al. 2006, eq. 8).
+    """Mass of all paths, an element of the semiring: log Z in nats on ``LOG`` (Graves et al. 2006, eq. 8).
 
-    Parameters as for :func:`alpha`. Without frames only the empty target has an alignment, the empty one.
+    Parameters as for :func:`alpha`. Without frames only the empty target has a path, the empty one.
 
     In the book: eq-ctc-total.
 
@@ -133,7 +137,7 @@ def Z(weights, targets, *, blank=0, semiring: Semiring = LOG):
 
 
 def _ended(alpha, semiring=LOG):
-    """Z from a finished ``alpha``: what ends in one of the last two states."""
+    """Z from a finished ``alpha``: the mass in the last two states of the last frame."""
     T, S = alpha.shape
     if T == 0:
         return semiring.one if S == 1 else semiring.zero
@@ -147,7 +151,7 @@ def _checked(name, scores, targets, blank):
 
 
 def log_alpha(log_probs, targets, *, blank=0) -> np.ndarray:
-    """Log of the mass of path beginnings, emission at t included.
+    """Log of the mass of prefixes, emission at t included.
 
     Parameters
     ----------
@@ -171,13 +175,13 @@ def log_alpha(log_probs, targets, *, blank=0) -> np.ndarray:
 
 
 def log_beta(log_probs, targets, *, blank=0) -> np.ndarray:
-    """Log of the mass of path ends, emission at t excluded: (T, 2U+1), nats; parameters as for :func:`log_alpha`."""
+    """Log of the mass of suffixes, emission at t excluded: (T, 2U+1), nats; parameters as for :func:`log_alpha`."""
     log_probs, targets, blank = _checked("log_probs", log_probs, targets, blank)
     return beta(log_probs, targets, blank=blank, semiring=LOG)
 
 
 def loss(log_probs, targets, *, blank=0) -> float:
-    """-log Z in nats, ``inf`` where no alignment exists; parameters as for :func:`log_alpha`.
+    """-log Z in nats, ``inf`` where no path exists; parameters as for :func:`log_alpha`.
 
     In the book: def-ctc-loss.
 
@@ -193,9 +197,9 @@ def loss(log_probs, targets, *, blank=0) -> float:
 
 
 def occupancy(log_probs, targets, *, blank=0) -> np.ndarray:
-    """Expected use of each log-prob entry by the alignments: (T, V); parameters as for :func:`log_alpha`.
+    """Probability, given the target, that frame t carries symbol k: (T, V); parameters as for :func:`log_alpha`.
 
-    Each frame sums to 1, or to 0 where no alignment exists.
+    Each frame sums to 1, or to 0 where no path exists.
 
     In the book: def-ctc-occupancy and eq-ctc-occupancy-sum.
 
@@ -210,8 +214,8 @@ def occupancy(log_probs, targets, *, blank=0) -> np.ndarray:
     log_z = _ended(log_a)
     expected = np.zeros(log_probs.shape)
     if log_z > -np.inf:
-        for s, label in enumerate(extended_targets(targets, blank=blank)):
-            expected[:, label] += np.exp(log_a[:, s] + log_b[:, s] - log_z)
+        for s, k in enumerate(extended_targets(targets, blank=blank)):
+            expected[:, k] += np.exp(log_a[:, s] + log_b[:, s] - log_z)
     return expected
 
 

@@ -47,10 +47,10 @@ NOTATION = notation.CTC | Notation(
         r"\hat\beta_{#t}(#s)": "beta_hat[#t, #s]",
         r"\hat Z_{#t}": "z_hat[#t]",
         r"M_{#t}(#k)": "M[#t, #k]",
-        r"m_{#t}(#k)": "m[#t, #k]",
-        r"\ell_{#t}(#k)": "log_y[#t, #k]",
+        r"\log M_{#t}(#k)": "m[#t, #k]",
+        r"\log y_{#t}(#k)": "log_y[#t, #k]",
         r"\frac{\partial \log Z}{\partial y_{#t}(#k)}": "slopes[#t, #k]",
-        r"\frac{\partial y_{#t}(#j)}{\partial u_{#t}(#k)}": "jacobian[#t, #j, #k]",
+        r"\frac{\partial y_{#t}(#j)}{\partial z_{#t}(#k)}": "jacobian[#t, #j, #k]",
     },
 )
 QUANTITIES = ranges.CTC | Quantities(
@@ -241,7 +241,7 @@ def test_pruned_beta():
 
 # Through a state, through a frame
 
-@pytest.mark.equation("eq-ctc-2006-state", patterns={r"p(\pi \mid x)": "mass(y, pi)"}, over={
+@pytest.mark.equation("eq-ctc-2006-state", patterns={r"w(\pi)": "mass(y, pi)"}, over={
     r"\substack{\pi \,:\; \mathcal B(\pi) = l, \\ \text{in state } s \text{ at frame } t}":
     "for pi in strings if stands_in(pi, t, s, targets)"})
 def test_state():
@@ -299,7 +299,7 @@ def test_two_forms_of_arriving():
 
 @pytest.mark.equation("eq-ctc-2006-square")
 def test_square():
-    """alpha * beta against what arrives at t, by its definition, endings after t, and the emission squared."""
+    """alpha * beta against what arrives at t, by its definition, suffixes after t, and the emission squared."""
     def lhs(alpha, beta_2006, arriving, beta, y, labels, t, s):
         return alpha[t, s] * beta_2006[t, s]
 
@@ -395,7 +395,7 @@ def test_grad_probs_at_a_probability_of_0():
 
 @pytest.mark.equation("eq-ctc-2006-linear")
 def test_linear():
-    """Z over all strings against what arrives at t, by its definition, one emission, endings after t."""
+    """Z over all strings against what arrives at t, by its definition, one emission, suffixes after t."""
     def rhs(z, y, arriving, beta, labels, t, S):
         return sum(y[t, labels[s]] * arriving[t, s] * beta[t, s] for s in range(0, S))
 
@@ -406,7 +406,7 @@ def test_linear():
 
 @pytest.mark.equation("eq-ctc-2006-coefficient")
 def test_coefficient():
-    """Exact difference against what arrives at t, by its definition, times endings after t, also where y is 0."""
+    """Exact difference against what arrives at t, by its definition, times suffixes after t, also where y is 0."""
     def rhs(grad_probs, arriving, beta, labels, t, k, S):
         return sum(arriving[t, s] * beta[t, s] for s in range(0, S) if labels[s] == k)
 
@@ -452,14 +452,14 @@ def grad_logits_of(x, targets):
 
 
 def softmax_jacobian(x):
-    """sympy: dy_t(j) / du_t(k) for u = log x."""
+    """sympy: dy_t(j) / dz_t(k) for z = log x."""
     return each_entry((*x.shape, x.shape[1]), lambda t, j, k: x[t, k] * slope_at(lambda row: softmax(row)[j], x[t], k))
 
 
 @pytest.mark.equation("eq-ctc-2006-chain")
 def test_chain():
     """The derivative of -log Z with respect to a logit against the sum over the probabilities of its frame: d log Z /
-    dy and dy / du by sympy."""
+    dy and dy / dz by sympy."""
     def rhs(grad_logits, slopes, jacobian, t, k, V):
         return -sum(slopes[t, j] * jacobian[t, j, k] for j in range(0, V))
 
@@ -738,7 +738,7 @@ def test_no_path_shows_in_a_scale():
 
 @computed(kind="recursion")
 def log_sums(log_y, targets):
-    """m: the package's log alpha and log beta, the emission in both, added up by symbol."""
+    """log M: the package's log alpha and log beta, the emission in both, added up by symbol."""
     blank = blank_of(targets)
     thesis = (sweep(log_y, targets, blank=blank) for sweep in (ctc.log_alpha, ctc.log_beta))
     log_alpha, log_beta = ctc_conventions.convert(*thesis, log_y, targets, source="thesis", target="2006", blank=blank)

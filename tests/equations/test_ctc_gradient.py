@@ -24,10 +24,13 @@ from brute_force import (
     grad_logit,
     mass,
     slope,
+    slope_at,
     slopes_in_logs,
     stands_in,
     states,
 )
+from exact_logarithms import Log as log
+from exact_logarithms import exp
 from sides import first
 
 from reference_impl import ctc, log_softmax
@@ -37,6 +40,7 @@ from reference_impl.symbolic import field_grid, softmax
 
 NOTATION = notation.CTC
 QUANTITIES = ranges.CTC
+MEANINGS = {"exp": exp, "log": log}
 
 # frames and targets of the cases in which sympy differentiates with respect to every score
 BY_SYMPY = [(2, [1]), (3, [1, 2]), (3, [1, 1]), (2, [])]
@@ -91,8 +95,8 @@ def test_grad_probs_in_the_first_frame():
             with_zero = y.copy()
             with_zero[0, k] = Fraction(0)
             beta, labels = ctc_beta(with_zero, targets), extended(targets)
-            endings = [beta[0, s] for s in range(len(labels)) if s <= 1 and labels[s] == k]
-            assert ctc_grad_probs(with_zero, targets, 0, k) == sum(endings)
+            suffixes = [beta[0, s] for s in range(len(labels)) if s <= 1 and labels[s] == k]
+            assert ctc_grad_probs(with_zero, targets, 0, k) == sum(suffixes)
 
 
 @pytest.mark.equation("eq-ctc-chain", patterns={
@@ -130,7 +134,7 @@ def test_grad_log_probs():
 
 
 @pytest.mark.equation("eq-ctc-expectation", patterns={
-    r"p(\pi \mid x)": "mass(y, pi)", r"\pi_t": "pi[t]"}, over={r"\pi : \mathcal B(\pi) = l": "for pi in strings"})
+    r"w(\pi)": "mass(y, pi)", r"\pi_t": "pi[t]"}, over={r"\pi : \mathcal B(\pi) = l": "for pi in strings"})
 def test_expectation():
     """The occupancy from alpha and beta against the probability of k in frame t among the strings."""
     def lhs(occupancy, strings, z, y, t, k):
@@ -155,9 +159,8 @@ def test_occupancy_sum():
     check_equation("eq-ctc-occupancy-sum", lambda occupancy, t, V: 1, rhs, cases)
 
 
-@pytest.mark.equation("eq-ctc-shared", patterns={r"\Pr(\text{arc} \mid x, l)": "posterior[t, r, s]"}, over={
-    r"\substack{\text{arcs } (t-1, r) \to (t, s) \\ \text{with } l'_s = k}":
-    "for s in range(S) for r in range(S) if labels[s] == k"})
+@pytest.mark.equation("eq-ctc-shared", patterns={r"\Pr(e)": "posterior[t, r, s]"}, over={
+    r"\substack{e : (t-1, i) \to (t, s) \\ l'_s = k}": "for s in range(S) for r in range(S) if labels[s] == k"})
 def test_shared():
     """The occupancy from alpha and beta against the shares of strings that use each arc into frame t with symbol k."""
     def rhs(occupancy, posterior, labels, t, k, S):
@@ -188,9 +191,9 @@ def test_shared_in_the_first_frame():
 
 
 @pytest.mark.equation("eq-ctc-log-softmax", patterns={
-    r"\frac{\partial \log y_t(j)}{\partial u_t(k)}": "x[t, k] * slope(y[t, j], x[t, k]) / y[t, j]"})
+    r"\frac{\partial \log y_t(j)}{\partial z_t(k)}": "x[t, k] * slope(y[t, j], x[t, k]) / y[t, j]"})
 def test_log_softmax():
-    """sympy: derivative of each log-prob with respect to each logit, as rational functions of x = e^u."""
+    """sympy: derivative of each log-prob with respect to each logit, as rational functions of x = e^z."""
     def lhs(x, y, t, j, k):
         return x[t, k] * slope(y[t, j], x[t, k]) / y[t, j]
 
@@ -203,7 +206,7 @@ def test_log_softmax():
 
 
 def _grad_logits():
-    """d(-log Z)/du by sympy with x = e^u: as rational functions where those are small, and at fractions."""
+    """d(-log Z)/dz by sympy with x = e^z: as rational functions where those are small, and at fractions."""
     for T, targets in BY_SYMPY:
         x = field_grid("x", (T, 3))
         z = ctc_z(softmax(x), targets)
@@ -228,13 +231,15 @@ def test_logits_chain():
     check_equation("eq-ctc-logits-chain", first, rhs, _grad_logits_and_occupancy())
 
 
-@pytest.mark.equation("eq-ctc-grad-logits")
+@pytest.mark.equation("eq-ctc-grad-logits", "eq-short-grad-logits", over={"j": "range(V)"},
+                      patterns={r"\frac{\partial L}{\partial z_t(k)}": "grad_logits"})
 def test_grad_logits():
     """sympy: the same derivative against softmax minus occupancy, as rational functions."""
     def rhs(grad_logits, occupancy, y, t, k, V):
         return y[t, k] - occupancy[t, k]
 
     check_equation("eq-ctc-grad-logits", first, rhs, _grad_logits_and_occupancy())
+    check_equation("eq-short-grad-logits", first, rhs, _grad_logits_and_occupancy())
 
 
 @pytest.mark.parametrize(("logits", "targets"), [
@@ -249,23 +254,24 @@ def test_without_mass(logits, targets):
     assert (occupancy.sum(axis=1) != 1).all() and (np.exp(log_probs) - occupancy != gradient).any()
 
 
-@pytest.mark.equation("eq-ctc-numerator", patterns={"N": "n"})
+@pytest.mark.equation("eq-ctc-numerator", patterns={r"\check Z": "cleared", r"X_{#t}": "X[#t]"})
 def test_numerator():
     """Z of the softmax, by strings, against the same sum in x divided by the sums of all frames."""
-    def rhs(z, n, D, T):
-        return n / prod(D[t] for t in range(0, T))
+    def rhs(z, cleared, X, T):
+        return cleared / prod(X[t] for t in range(0, T))
 
     cases = [(ctc_z(x / x.sum(axis=1, keepdims=True), targets), ctc_z(x, targets),
               zero_outside(x.sum(axis=1), zero=5), len(x)) for x, targets in INPUTS]
-    check_equation("eq-ctc-numerator", lambda z, n, D, T: z, rhs, cases)
+    check_equation("eq-ctc-numerator", lambda z, cleared, X, T: z, rhs, cases)
 
 
 @pytest.mark.equation("eq-ctc-numerator-slope", patterns={
-    r"\frac{\partial N}{\partial x_t(k)}": "grad_N[t, k]", r"M_t(k)": "M[t, k]"})
+    r"\frac{\partial \check Z}{\partial x_t(k)}": "slopes[t, k]", r"\check Z": "cleared"})
 def test_numerator_slope():
-    """sympy: derivative of -log Z of the softmax with respect to each logit, against the slopes of log D and log N."""
-    def rhs(grad_logits, x, D, N, grad_N, t, k):
-        return x[t, k] * (1 / D[t] - 1 / N * grad_N[t, k])
+    """sympy: derivative of -log Z of the softmax with respect to each logit, against the slopes of the logarithms of
+    the frame's sum and of the sum over strings in x."""
+    def rhs(grad_logits, x, X, cleared, slopes, t, k):
+        return x[t, k] * (1 / X[t] - 1 / cleared * slopes[t, k])
 
     cases = ((grad_logits, x, x.sum(axis=1), ctc_z(x, targets), _grad_probs(x, targets), t, k)
              for grad_logits, x, targets, t, k in _grad_logits())
@@ -273,25 +279,25 @@ def test_numerator_slope():
 
 
 @pytest.mark.equation("eq-ctc-cleared", patterns={
-    r"\frac{\partial N}{\partial x_t(k)}": "grad_N[t, k]", r"M_t(k)": "M[t, k]"})
+    r"\frac{\partial \check Z}{\partial x_t(k)}": "slopes[t, k]", r"\check Z": "cleared", r"M_t(k)": "M[t, k]"})
 def test_cleared():
     """Exact differences of the path sum in x on one side, alpha and beta by strings on the other; both are mutated."""
-    def left(x, D, N, grad_N, M, t, k):
-        return x[t, k] * (D[t] * grad_N[t, k] - N)
+    def left(x, X, cleared, slopes, M, t, k):
+        return x[t, k] * (X[t] * slopes[t, k] - cleared)
 
-    def right(x, D, N, grad_N, M, t, k):
-        return D[t] * M[t, k] - x[t, k] * N
+    def right(x, X, cleared, slopes, M, t, k):
+        return X[t] * M[t, k] - x[t, k] * cleared
 
     cases = []
     for x, targets in INPUTS:
-        grad_N, M = _grad_probs(x, targets), ctc_emissions(x, targets)
-        cases += [(x, x.sum(axis=1), ctc_z(x, targets), grad_N, M, t, k) for t, k in np.ndindex(x.shape)]
+        slopes, M = _grad_probs(x, targets), ctc_emissions(x, targets)
+        cases += [(x, x.sum(axis=1), ctc_z(x, targets), slopes, M, t, k) for t, k in np.ndindex(x.shape)]
     check_equation("eq-ctc-cleared", left, right, cases)
     check_equation("eq-ctc-cleared", right, left, cases)
 
 
 @pytest.mark.equation("eq-ctc-exact-difference", patterns={
-    r"Z(y + h e_{t,k})": "ctc_z(_moved(y, h, t, k), targets)", "Z(y)": "ctc_z(y, targets)"})
+    r"Z(y + h \mathbf 1_{t,k})": "ctc_z(_moved(y, h, t, k), targets)", "Z(y)": "ctc_z(y, targets)"})
 def test_exact_difference():
     """Exact differences, times y, against the masses of the nodes that emit k."""
     def lhs(y, targets, alpha, beta, labels, t, k, S, h):
@@ -319,7 +325,7 @@ def test_exact_difference_without_a_step():
 
 @pytest.mark.equation("eq-ctc-beta-2006")
 def test_beta_2006():
-    """Endings that begin with the emission of frame t, by strings, against y times the endings after it, by strings."""
+    """Suffixes that begin with the emission of frame t against y times the suffixes after it, both by strings."""
     def lhs(beta_2006, beta, y, labels, t, s):
         return beta_2006[t, s]
 
@@ -333,7 +339,7 @@ def test_beta_2006():
 
 @pytest.mark.equation("eq-ctc-grad-logits-2006")
 def test_grad_logits_2006():
-    """sympy: derivative of -log Z of the softmax with respect to each logit, at integers x = e^u, against the formula
+    """sympy: derivative of -log Z of the softmax with respect to each logit, at integers x = e^z, against the formula
     with the emission in both alpha and beta, both by strings."""
     def rhs(grad_logits, alpha, beta_2006, labels, z, y, t, k, S):
         return y[t, k] - 1 / (z * y[t, k]) * sum(
@@ -342,3 +348,57 @@ def test_grad_logits_2006():
     cases = ((grad_logits, ctc_alpha(y, targets), ctc_beta_2006(y, targets), extended(targets), ctc_z(y, targets), y, t,
               k, 2 * len(targets) + 1) for grad_logits, x, targets, t, k in _grad_logits() for y in [softmax(x)])
     check_equation("eq-ctc-grad-logits-2006", first, rhs, cases)
+
+
+@pytest.mark.equation("eq-ctc-eight-lines", patterns={
+    r"\frac{\partial Z}{\partial y_t(j)}": "grad_probs[j]", r"\frac{\partial y_t(j)}{\partial z_t(k)}": "jacobian[j]"})
+def test_eight_lines():
+    """sympy: derivative of -log Z of the softmax with respect to each logit, against each line. In the lines: exact
+    differences of the sum over strings, sympy's derivatives of the softmax, alpha and both betas by strings."""
+    def line_1(grad_logits, grad_probs, jacobian, alpha, beta, beta_2006, labels, z, y, t, k, V, S):
+        return -1 / z * sum(grad_probs[j] * jacobian[j] for j in range(0, V))
+
+    def line_2(grad_logits, grad_probs, jacobian, alpha, beta, beta_2006, labels, z, y, t, k, V, S):
+        return -1 / z * sum(grad_probs[j] * y[t, j] * ((j == k) - y[t, k]) for j in range(0, V))
+
+    def line_3(grad_logits, grad_probs, jacobian, alpha, beta, beta_2006, labels, z, y, t, k, V, S):
+        return -1 / z * sum(((j == k) - y[t, k]) * sum(alpha[t, s] * beta[t, s] for s in range(0, S) if labels[s] == j)
+                            for j in range(0, V))
+
+    def line_4(grad_logits, grad_probs, jacobian, alpha, beta, beta_2006, labels, z, y, t, k, V, S):
+        return y[t, k] / z * sum(sum(alpha[t, s] * beta[t, s] for s in range(0, S) if labels[s] == j)
+                                 for j in range(0, V)) - 1 / z * sum(
+            alpha[t, s] * beta[t, s] for s in range(0, S) if labels[s] == k)
+
+    def line_5(grad_logits, grad_probs, jacobian, alpha, beta, beta_2006, labels, z, y, t, k, V, S):
+        return y[t, k] / z * sum(alpha[t, s] * beta[t, s] for s in range(0, S)) - 1 / z * sum(
+            alpha[t, s] * beta[t, s] for s in range(0, S) if labels[s] == k)
+
+    def line_6(grad_logits, grad_probs, jacobian, alpha, beta, beta_2006, labels, z, y, t, k, V, S):
+        return y[t, k] - 1 / z * sum(alpha[t, s] * beta[t, s] for s in range(0, S) if labels[s] == k)
+
+    def line_7(grad_logits, grad_probs, jacobian, alpha, beta, beta_2006, labels, z, y, t, k, V, S):
+        return y[t, k] - 1 / (z * y[t, k]) * sum(
+            alpha[t, s] * beta_2006[t, s] for s in range(0, S) if labels[s] == k)
+
+    def line_8(grad_logits, grad_probs, jacobian, alpha, beta, beta_2006, labels, z, y, t, k, V, S):
+        return y[t, k] - exp(log(sum(alpha[t, s] * beta_2006[t, s] for s in range(0, S) if labels[s] == k))
+                             - log(y[t, k]) - log(z))
+
+    def cases():
+        for x, targets in INPUTS:
+            y = softmax(x)
+            masses = ctc_alpha(y, targets), ctc_beta(y, targets), ctc_beta_2006(y, targets), extended(targets)
+            grad_probs, z, V, S = _grad_probs(y, targets), ctc_z(y, targets), x.shape[1], 2 * len(targets) + 1
+            for t, k in np.ndindex(x.shape):
+                grad_logits = grad_logit(lambda y, targets=targets: ctc_z(y, targets), x, t, k)
+                jacobian = each_entry((V,), lambda j, row=x[t], k=k: row[k] * slope_at(
+                    lambda row: softmax(row)[j], row, k))
+                yield grad_logits, grad_probs[t], jacobian, *masses, z, y, t, k, V, S
+
+    no_state = {"shift bound: range(0, V) -> range(0 - 1, V)": "no state carries symbol -1",
+                "shift bound: range(0, V) -> range(0, V + 1)": "no state carries symbol V"}
+    any_order = {"shift index: labels[s] -> labels[s - 1] (2)": "the double sum has each state once"}
+    equivalent = {line_3: no_state, line_4: no_state | any_order}
+    for line in (line_1, line_2, line_3, line_4, line_5, line_6, line_7, line_8):
+        check_equation("eq-ctc-eight-lines", first, line, cases(), equivalent=equivalent.get(line))

@@ -34,17 +34,17 @@ from reference_impl.equations import Quantities, check_equation, computed, zero_
 from reference_impl.symbolic import softmax, target_patterns
 
 NOTATION = notation.CTC | Notation({
-    r"r_{#t}(#k)": "r[#t, #k]", r"e^{a_{#t}(#k)}": "w[#t, #k]", r"q(#k)": "q[#k]", r"l_{#j}": "targets[#j]"})
+    r"g_{#t}(#k)": "r[#t, #k]", r"e^{\phi_{#t}(#k)}": "w[#t, #k]", r"q(#k)": "q[#k]", r"l_{#j}": "targets[#j]"})
 QUANTITIES = ranges.CTC | Quantities(
-    {"r": "T, V", "w": "T, V", "a": "T, V", "c": "T", "q": "V"},
+    {"r": "T, V", "w": "T, V", "phi": "T, V", "c": "T", "q": "V"},
     {"G < 0": lambda G: G < 0, "G = 0": lambda G: G == 0, "lambda < 1": lambda lambda_: lambda_ < 1,
      "lambda > 1": lambda lambda_: lambda_ > 1, "a prior above 1": lambda q: (q.array > 1).any(),
-     "a weight of 0": lambda omega, b: omega[b] == 0})
+     "a weight of 0": lambda omega, i: omega[i] == 0})
 
-#: weights e^a of scores that are no log-probs, a target, and an upstream gradient
+#: weights e^phi of scores that are no log-probs, a target, and an upstream gradient
 INPUTS = [(w, targets, Fraction(2 - i, 5)) for i, (w, targets) in enumerate(CTC_INPUTS)]
 FEW_STRINGS = [INPUTS[i] for i in (1, 2, 4, 5, 6, 7)]  # for sympy's expressions
-#: inputs e^u of a softmax, a target, and the strength of a prior
+#: inputs e^z of a softmax, a target, and the strength of a prior
 PRIORS = [(x, targets, sympy.Rational(1 + i % 4, 2)) for i, (x, targets) in enumerate(CTC_INPUTS)]
 PRIOR = np.array([sympy.Rational(*each) ** 2 for each in [(3, 4), (1, 2), (4, 3), (2, 5)]], dtype=object)
 
@@ -81,26 +81,26 @@ def derivative(of, symbol, at):
 
 
 @pytest.mark.equation("eq-practice-other-loss", patterns={
-    r"\frac{\partial}{\partial a_t(k)} (#f)": "derivative(#f, a[t, k], at)", "L(a)": "L",
-    r"e^{a_{#t}(#k)}": "sympy.exp(a[#t, #k])"})
+    r"\frac{\partial}{\partial \phi_t(k)} (#f)": "derivative(#f, phi[t, k], at)", r"L(\phi)": "L",
+    r"e^{\phi_{#t}(#k)}": "sympy.exp(phi[#t, #k])"})
 def test_other_loss():
     """What torch returns, from alpha and beta, against sympy's derivative of L plus the totals of the frames."""
-    def lhs(r, G, L, a, T, V, t, k, at):
+    def lhs(r, G, L, phi, T, V, t, k, at):
         return r[t, k]
 
-    def rhs(r, G, L, a, T, V, t, k, at):
-        total = L + sum(sum(sympy.exp(a[tau, j]) for j in range(0, V)) for tau in range(0, T))
-        return G * derivative(total, a[t, k], at)
+    def rhs(r, G, L, phi, T, V, t, k, at):
+        total = L + sum(sum(sympy.exp(phi[tau, j]) for j in range(0, V)) for tau in range(0, T))
+        return G * derivative(total, phi[t, k], at)
 
     def cases():
         for w, targets, G in FEW_STRINGS:
-            a = np.array(sympy.symbols(f"a:{w.size}", real=True), dtype=object).reshape(w.shape)
-            L = -sympy.log(sum(sympy.exp(sum(a[t, k] for t, k in enumerate(s))) for s in ctc_strings(w, targets)))
+            phi = np.array(sympy.symbols(f"phi:{w.size}", real=True), dtype=object).reshape(w.shape)
+            L = -sympy.log(sum(sympy.exp(sum(phi[t, k] for t, k in enumerate(s))) for s in ctc_strings(w, targets)))
             at = {symbol: sympy.log(sympy.Rational(value.numerator, value.denominator))
-                  for symbol, value in zip(a.flat, w.flat, strict=True)}
+                  for symbol, value in zip(phi.flat, w.flat, strict=True)}
             for t, k in np.ndindex(w.shape):
-                # beyond its range a reads as the entry that is moved, so that no term too many goes unnoticed
-                yield returned(w, targets, G), G, L, zero_outside(a, zero=a[t, k]), *w.shape, t, k, at
+                # beyond its range phi reads as the entry that is moved, so that no term too many goes unnoticed
+                yield returned(w, targets, G), G, L, zero_outside(phi, zero=phi[t, k]), *w.shape, t, k, at
 
     check_equation("eq-practice-other-loss", lhs, rhs, cases())
 
@@ -119,9 +119,9 @@ def test_frame_sum():
         for w, targets, G in INPUTS for t in range(len(w))))
 
 
-@pytest.mark.equation("eq-practice-repair", patterns={r"\frac{\partial L}{\partial a_t(k)}": "slope"})
+@pytest.mark.equation("eq-practice-repair", patterns={r"\frac{\partial L}{\partial \phi_t(k)}": "slope"})
 def test_repair():
-    """sympy: -log of the sum over strings with weights e^a, differentiated with respect to a, upstream included,
+    """sympy: -log of the sum over strings with weights e^phi, differentiated with respect to phi, upstream included,
     against the repaired gradient, from alpha and beta."""
     def lhs(slope, r, G, w, t, k):
         return G * slope
@@ -140,7 +140,7 @@ def test_repair():
 
 @computed(kind="sympy")
 def second_slope(w, targets, entry, other):
-    """d/da = w d/dw, twice, of -log of the sum over strings as a polynomial of two entries."""
+    """d/dphi = w d/dw, twice, of -log of the sum over strings as a polynomial of two entries."""
     symbols = ring("v, w", QQ)[1:]
     first, second = symbols if entry != other else symbols[:1] * 2
     moved = np.array([QQ(value.numerator, value.denominator) for value in w.flat], dtype=object).reshape(w.shape)
@@ -164,7 +164,7 @@ def ctc_joint(w, targets):
 
 
 @pytest.mark.equation("eq-practice-hessian", patterns={
-    r"\frac{\partial^2 L}{\partial a_t(k)\, \partial a_\tau(j)}": "second",
+    r"\frac{\partial^2 L}{\partial \phi_t(k)\, \partial \phi_\tau(j)}": "second",
     r"E_{#t,#s}(#k, #j)": "joint[#t, #k, #s, #j]"})
 def test_hessian():
     """sympy: second derivatives of -log of the sum over strings, against occupancies of one frame, from alpha and beta,
@@ -184,7 +184,7 @@ def test_hessian():
 
 
 @pytest.mark.equation("eq-practice-prior", patterns={
-    r"\frac{\partial}{\partial u_t(k)}\, L(\log y - \lambda \log q)": "grad_logits"})
+    r"\frac{\partial}{\partial z_t(k)}\, L(\log y - \lambda \log q)": "grad_logits"})
 def test_prior():
     """sympy: derivative by each logit of -log of the sum over strings of y / q^lambda, against softmax minus the
     occupancy of these weights, from alpha and beta."""
@@ -198,7 +198,7 @@ def test_prior():
 
 
 def _behind_a_prior():
-    """x = e^u, its softmax y, prior q, its strength, the weights y / q^lambda, and the target."""
+    """x = e^z, its softmax y, prior q, its strength, the weights y / q^lambda, and the target."""
     for x, targets, lambda_ in PRIORS:
         y, q = softmax(x), prior(x.shape[1])
         yield x, y, q, lambda_, divided(y, q, lambda_), targets
@@ -256,32 +256,32 @@ def test_all_targets():
         for T, V, blank in [(1, 3, 2), (2, 3, 0), (4, 2, 1), (3, 3, 0)] for w in [probabilities(T, (T, V))]))
 
 
-def grad_reduction(omega, xs, targets, b, t, k):
+def grad_reduction(omega, xs, targets, i, t, k):
     """sympy: the derivative of the weighted sum of the losses of a batch, which is -log of the product of the Z to the
     power of their weights, with respect to one logit."""
     z = [ctc_z(softmax(x), labels) ** weight for x, labels, weight in zip(xs, targets, omega.array, strict=True)]
-    others = prod(z[:b] + z[b + 1:])
-    return grad_logit(lambda y: ctc_z(y, targets[b]) ** omega[b] * others.numerator / others.denominator, xs[b], t, k)
+    others = prod(z[:i] + z[i + 1:])
+    return grad_logit(lambda y: ctc_z(y, targets[i]) ** omega[i] * others.numerator / others.denominator, xs[i], t, k)
 
 
 @pytest.mark.equation("eq-practice-weighted", patterns={
-    r"\frac{\partial R}{\partial u_{b,t}(k)}": "grad_logits", r"y_{#b,#t}(#k)": "ys[#b][#t, #k]",
-    r"E_{#b,#t}(#k)": "occupancies[#b][#t, #k]"})
+    r"\frac{\partial \mathcal L}{\partial z_{i,t}(k)}": "grad_logits", r"y_{#i,#t}(#k)": "ys[#i][#t, #k]",
+    r"E_{#i,#t}(#k)": "occupancies[#i][#t, #k]"})
 def test_weighted():
     """sympy: derivative of the weighted sum of losses by each logit, against weight times softmax minus occupancy, from
     alpha and beta."""
-    def rhs(grad_logits, omega, ys, occupancies, b, t, k):
-        return omega[b] * (ys[b][t, k] - occupancies[b][t, k])
+    def rhs(grad_logits, omega, ys, occupancies, i, t, k):
+        return omega[i] * (ys[i][t, k] - occupancies[i][t, k])
 
     def cases():
         for which in [(0, 4, 5), (6,), (7, 7)]:
-            xs, targets = zip(*(CTC_INPUTS[i] for i in which), strict=True)
+            xs, targets = zip(*(CTC_INPUTS[each] for each in which), strict=True)
             omega = zero_outside(np.array([3, 0, -2], dtype=object)[:len(xs)])
             ys = [softmax(x) for x in xs]
             occupancies = [occupancy_of_nodes(y, labels) for y, labels in zip(ys, targets, strict=True)]
-            for b, x in enumerate(xs):
+            for i, x in enumerate(xs):
                 for t, k in np.ndindex(x.shape):
-                    yield grad_reduction(omega, xs, targets, b, t, k), omega, ys, occupancies, b, t, k
+                    yield grad_reduction(omega, xs, targets, i, t, k), omega, ys, occupancies, i, t, k
 
     check_equation("eq-practice-weighted", first, rhs, cases())
 

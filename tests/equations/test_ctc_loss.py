@@ -49,7 +49,7 @@ def _plain(values):
 
 
 ZERO = "an entry of y that is 0"
-NOTATION = notation.CTC | Notation({r"\alpha^-_{#t}(#s)": "arriving[#t, #s]"})
+NOTATION = notation.CTC | Notation({r"\alpha^-_{#t}(#s)": "arriving[#t, #s]", "[ l_j = l_{j-1} ]": "r[j]"})
 QUANTITIES = ranges.CTC | Quantities(
     {"arriving": "T, 2 U + 1", "beta_2006": "T, 2 U + 1", "through": "T, 2 U + 1"},
     {"a blank that is not 0": (*ranges.CTC.ends["a blank that is not 0"], lambda blank: blank != 0),
@@ -88,7 +88,7 @@ def _nodes():
 
 
 def _r(targets):
-    """r_1 .. r_{U-1}; reading r_0 or r_U is a mistake that shows."""
+    """Whether labels 1 .. U - 1 are repeats; reading r[0] or r[U] is a mistake that shows."""
     return zero_outside(np.array([UNDEFINED, *repeats(targets)], dtype=object), zero=UNDEFINED)
 
 
@@ -129,7 +129,7 @@ def test_normalised():
 
 @pytest.mark.equation("eq-ctc-alpha-start")
 def test_alpha_start():
-    """First column of alpha against beginnings of one symbol."""
+    """First column of alpha against prefixes of one symbol."""
     def lhs(alpha, y, labels, s):
         return alpha[0, s]
 
@@ -141,7 +141,7 @@ def test_alpha_start():
         for y, targets in INPUTS for s in range(2 * len(targets) + 1)))
 
 
-@pytest.mark.equation("eq-ctc-alpha")
+@pytest.mark.equation("eq-ctc-alpha", "eq-short-alpha")
 def test_alpha_recursion():
     """Each alpha by enumeration of strings against the recursion from the alphas one frame earlier."""
     def lhs(alpha, y, labels, kappa, t, s):
@@ -150,10 +150,11 @@ def test_alpha_recursion():
     def rhs(alpha, y, labels, kappa, t, s):
         return (alpha[t - 1, s] + alpha[t - 1, s - 1] + kappa[s] * alpha[t - 1, s - 2]) * y[t, labels[s]]
 
-    check_equation("eq-ctc-alpha", lhs, rhs, (
-        (zero_outside(ctc_alpha(y, targets)), y, extended(targets), ctc_skip(targets), t, s)
-        for y, targets in INPUTS for t, s in states(y, targets) if t >= 1),
-        left_out={end: "for t >= 1" for end in ("T = 1", "t = 0")})
+    cases = [(zero_outside(ctc_alpha(y, targets)), y, extended(targets), ctc_skip(targets), t, s)
+             for y, targets in INPUTS for t, s in states(y, targets) if t >= 1]
+    left_out = {end: "for t >= 1" for end in ("T = 1", "t = 0")}
+    check_equation("eq-ctc-alpha", lhs, rhs, cases, left_out=left_out)
+    check_equation("eq-short-alpha", lhs, rhs, cases, left_out=left_out)
 
 
 @pytest.mark.equation("eq-ctc-total")
@@ -178,7 +179,7 @@ def test_no_frames():
 
 @pytest.mark.equation("eq-ctc-beta-end")
 def test_beta_end():
-    """Last column of beta: whether the empty ending completes the target."""
+    """Last column of beta: whether the empty suffix completes the target."""
     def lhs(beta, T, S, s):
         return beta[T - 1, s]
 
@@ -208,7 +209,7 @@ def test_beta_recursion():
 
 @pytest.mark.equation("eq-ctc-beta-total")
 def test_beta_total():
-    """Z over all strings against the endings of the two states in which a path may begin."""
+    """Z over all strings against the suffixes of the two states in which a path may begin."""
     def rhs(z, y, labels, beta):
         return y[0, labels[0]] * beta[0, 0] + y[0, labels[1]] * beta[0, 1]
 
@@ -217,7 +218,7 @@ def test_beta_total():
         for y, targets in INPUTS))
 
 
-@pytest.mark.equation("eq-ctc-node-mass", patterns={r"p(\pi \mid x)": "mass(y, pi)"}, over={
+@pytest.mark.equation("eq-ctc-node-mass", patterns={r"w(\pi)": "mass(y, pi)"}, over={
     r"\substack{\pi \,:\; \mathcal B(\pi) = l, \\ \text{in state } s \text{ at frame } t}":
     "for pi in strings if stands_in(pi, t, s, targets)"})
 def test_node_mass():
@@ -246,7 +247,7 @@ def test_frame_sum():
 
 @pytest.mark.equation("eq-ctc-alpha-zeros")
 def test_alpha_zeros():
-    """Where there is a beginning, by strings, against the frames that labels and blanks before repeats take."""
+    """Where there is a prefix, by strings, against the frames that labels and blanks before repeats take."""
     def lhs(alpha, r, t, s):
         return alpha[t, s] > 0
 
@@ -259,7 +260,7 @@ def test_alpha_zeros():
 
 @pytest.mark.equation("eq-ctc-beta-zeros")
 def test_beta_zeros():
-    """Where there is an ending, by strings, against the frames that the rest of the target takes."""
+    """Where there is a suffix, by strings, against the frames that the rest of the target takes."""
     def lhs(beta, r, t, s, T, U):
         return beta[t, s] > 0
 
@@ -304,7 +305,7 @@ POSITIVE = {r"\text{where } y_t(l'_s) > 0": "y[t, labels[s]] > 0"}
 
 @pytest.mark.equation("eq-ctc-conventions-alpha")
 def test_conventions_alpha():
-    """Beginnings with the emission of the node against beginnings without it, both by strings."""
+    """Prefixes with the emission of the node against prefixes without it, both by strings."""
     def lhs(alpha, arriving, y, labels, t, s):
         return alpha[t, s]
 
@@ -316,7 +317,7 @@ def test_conventions_alpha():
 
 @pytest.mark.equation("eq-ctc-conventions-beta", conditions=POSITIVE)
 def test_conventions_beta():
-    """Endings without the emission of the node against endings that begin with it, both by strings."""
+    """Suffixes without the emission of the node against suffixes that begin with it, both by strings."""
     def lhs(beta, beta_2006, y, labels, t, s):
         return beta[t, s]
 
@@ -349,7 +350,7 @@ def test_conventions_at_zero():
 
 @pytest.mark.equation("eq-ctc-conventions-arcs")
 def test_conventions_arcs():
-    """The mass through a node, by beginnings with its emission and endings without, against the pair the other way."""
+    """The mass through a node, by prefixes with its emission and suffixes without, against the pair the other way."""
     def lhs(alpha, beta, arriving, beta_2006, y, labels, t, s):
         return alpha[t, s] * beta[t, s]
 

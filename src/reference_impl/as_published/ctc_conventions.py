@@ -36,8 +36,8 @@ def convert(log_alpha, log_beta, log_probs, targets, *, source, target, blank=0)
     Returns
     -------
     log_alpha, log_beta : (T, 2U+1) float64 arrays, nats
-        In the convention ``target``. A state whose emission has probability 0 is dead: no path passes it, and where an
-        emission would have to be divided out of it, what was multiplied by 0 cannot be had back; it gets ``-inf``.
+        In the convention ``target``. No path passes a state whose emission has probability 0. Where the
+        emission would have to be divided out there, nothing recovers what was multiplied by 0: the result is ``-inf``.
 
     Raises
     ------
@@ -81,15 +81,15 @@ def rescaled_alpha(probs, targets, *, blank=0, prune=True) -> tuple[np.ndarray, 
     blank : int
     prune : bool
         Leave out states from which the target can no longer be completed: those with fewer than two states left in the
-        target for each frame left. Then everything that remains in the last frame ends there.
+        target for each frame left. Then only the last two states have mass in the last frame.
 
     Returns
     -------
     alpha_hat : (T, 2U+1) array
-        Each frame sums to 1, or is all 0 from the frame on in which no path is left.
+        Each frame sums to 1, or to 0 from the first frame in which no path is left.
     scale : (T,) array
-        The sums that were divided out (C_t). With ``prune`` their product is Z; without, it must be multiplied by the
-        part of the last frame that stands in the last two states.
+        The sums by which the frames were divided (C_t). With ``prune`` their product is Z; without, multiply it by the
+        part of the last frame that is in the last two states.
 
     Examples
     --------

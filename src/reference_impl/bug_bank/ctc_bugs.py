@@ -35,8 +35,8 @@ def _ctc(logits, targets, blank, semiring=LOG):
 def _ctc_gradient(log_probs, state_occupancy, targets, blank):
     """softmax - occupancy, from the occupancy (T, S) of each state."""
     gradient = np.exp(log_probs)
-    for s, label in enumerate(ctc.extended_targets(targets, blank=blank)):
-        gradient[:, label] -= state_occupancy[:, s]
+    for s, k in enumerate(ctc.extended_targets(targets, blank=blank)):
+        gradient[:, k] -= state_occupancy[:, s]
     return gradient
 
 
@@ -48,7 +48,7 @@ def _emissions(log_probs, targets, blank):
 
 @_bug("logits", "skip between equal labels", "constructed", "loss is the path sum, every small target")
 def _(logits, targets, blank):
-    """A path may jump over the blank between two equal labels, so that one run of frames counts as two labels."""
+    """A path may jump over the blank between two equal labels, so that one run of a label counts as two labels."""
     graph = ctc_lattice(targets, *logits.shape, blank=blank)
     S = 2 * len(targets) + 1
     extra = [lattice.Arc(1 + (t - 1) * S + s - 2, 1 + t * S + s, (t, int(targets[s // 2])))
@@ -88,7 +88,7 @@ def _(logits, targets, blank):
 @_bug("logits", "last rescaling factor forgotten", "after the PaddleSpeech notebook's product of C_t",
       "finite differences, one random case")
 def _(logits, targets, blank):
-    """Alpha is rescaled to sum 1 in each frame and the loss is read off the factors, without the share that ends."""
+    """Each frame of alpha is rescaled to sum 1; the loss has the factors, and not the part in the last two states."""
     _, a, _, log_z = _ctc(logits, targets, blank)
     return -LOG.sum(a[-1]), ctc.grad_logits(logits, targets, blank=blank)
 
@@ -96,7 +96,7 @@ def _(logits, targets, blank):
 @_bug("logits", "first frame not pruned", "after stanford-ctc, whose loss is wrong for T = 1",
       "loss is the path sum, every small target")
 def _(logits, targets, blank):
-    """In one frame there is no time left to complete a target, but both first states are counted."""
+    """In one frame only the last two states complete the target, but the first two are counted."""
     log_probs, a, _, log_z = _ctc(logits, targets, blank)
     unpruned = LOG.sum(a[0, :2]) if len(logits) == 1 else log_z
     return -unpruned, ctc.grad_logits(logits, targets, blank=blank)
@@ -111,13 +111,13 @@ def _(logits, targets, blank):
     return (-sums.sum() if log_z > -np.inf else np.inf), ctc.grad_logits(logits, targets, blank=blank)
 
 
-@_bug("logits", "beginning counted once for each completion", "after the PaddleSpeech notebook's definition of alpha",
+@_bug("logits", "prefix counted once for each completion", "after the PaddleSpeech notebook's definition of alpha",
       "finite differences, one random case")
 def _(logits, targets, blank):
-    """Alpha sums over whole strings, not over beginnings: each beginning as often as there are ways to end it."""
+    """Alpha sums over whole strings, not over prefixes, so it counts each prefix once for each suffix."""
     log_probs, a, b, log_z = _ctc(logits, targets, blank)
-    endings = ctc.beta(np.zeros_like(log_probs), targets, blank=blank)
-    return -log_z, _ctc_gradient(log_probs, np.exp(a + endings + b - log_z), targets, blank)
+    suffixes = ctc.beta(np.zeros_like(log_probs), targets, blank=blank)
+    return -log_z, _ctc_gradient(log_probs, np.exp(a + suffixes + b - log_z), targets, blank)
 
 
 @_bug("logits", "index -1 read from the end", "after the PaddleSpeech notebook, whose skip rule has no first states",
@@ -136,7 +136,7 @@ def _(logits, targets, blank):
 @_bug("logits", "emission counted twice", "constructed: the 2006 paper's beta beside the thesis' formula",
       "sums to 0 over V")
 def _(logits, targets, blank):
-    """Alpha and beta both hold the emission at t, and it is not divided out."""
+    """Alpha and beta both contain the emission at t, and it is not divided out."""
     log_probs, a, b, log_z = _ctc(logits, targets, blank)
     states = np.exp(a + b + _emissions(log_probs, targets, blank) - log_z)
     return -log_z, _ctc_gradient(log_probs, states, targets, blank)
@@ -151,10 +151,10 @@ def _(logits, targets, blank):
     return -log_z, _ctc_gradient(log_probs, np.exp(a + b - log_z), targets, blank)
 
 
-@_bug("logits", "mass of the label taken for that of the state", "after the PaddleSpeech notebook's sum over s",
+@_bug("logits", "mass of the symbol taken for that of the state", "after the PaddleSpeech notebook's sum over s",
       "finite differences, repeated labels")
 def _(logits, targets, blank):
-    """Each state contributes the mass of all paths that show its label at t, so repeated symbols are overcounted."""
+    """Each state contributes the mass of all paths that carry its symbol at t, so repeated symbols are overcounted."""
     log_probs, a, b, log_z = _ctc(logits, targets, blank)
     extended = ctc.extended_targets(targets, blank=blank)
     same = (extended[:, None] == extended).astype(float)
@@ -224,14 +224,14 @@ def _(logits, targets, blank):
 @_bug("logits", "loss 0 where no alignment exists", "after warp-ctc and Paddle",
       "no alignment: loss inf, gradient 0")
 def _(logits, targets, blank):
-    """What cannot be spelled counts as spelled with certainty, and disappears from the curve of the loss."""
+    """An impossible target counts as certain, and disappears from the curve of the loss."""
     loss = ctc.loss(log_softmax(logits), targets, blank=blank)
     return (0.0 if loss == np.inf else loss), ctc.grad_logits(logits, targets, blank=blank)
 
 
 @_bug("logits", "no frames, no loss", "after warp-ctc", "no frames: loss 0 or inf")
 def _(logits, targets, blank):
-    """An utterance without frames is given up, even if there is nothing to spell."""
+    """The loss of an utterance without frames is infinite, even if its target is empty."""
     if len(logits) == 0:
         return np.inf, np.zeros_like(logits)
     return ctc.loss(log_softmax(logits), targets, blank=blank), ctc.grad_logits(logits, targets, blank=blank)
@@ -248,7 +248,7 @@ def _(logits, targets, blank):
 @_bug("logits", "divided by a probability of 0", "after torch.nn.functional.ctc_loss and optax",
       "-inf masks act like very low scores")
 def _(logits, targets, blank):
-    """Alpha and beta both hold the emission; dividing it out is -inf minus -inf where a symbol is masked."""
+    """Alpha and beta both contain the emission; dividing it out is -inf minus -inf where a symbol is masked."""
     log_probs, a, b, log_z = _ctc(logits, targets, blank)
     if log_z == -np.inf:
         return np.inf, np.zeros_like(logits)
@@ -307,7 +307,7 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
 @_bug("logits", "out-of-range label ends the target", "after TensorFlow's dense ctc_loss",
       "a label outside [0, V) is refused")
 def _(logits, targets, blank):
-    """A label that does not exist cuts the target short, and nobody is told."""
+    """An invalid label cuts the target short, silently."""
     wrong = np.flatnonzero((targets < 0) | (targets >= logits.shape[1]))
     targets = targets[:wrong[0]] if len(wrong) else targets
     return ctc.loss(log_softmax(logits), targets, blank=blank), ctc.grad_logits(logits, targets, blank=blank)
@@ -316,7 +316,7 @@ def _(logits, targets, blank):
 @_bug("logits", "out-of-range label reads a neighbour", "after torch.nn.functional.ctc_loss",
       "a label outside [0, V) is refused")
 def _(logits, targets, blank):
-    """The address is computed, and whatever stands there is taken for the label's logit."""
+    """The label is an address, and whatever stands there is taken for its logit."""
     targets = targets % logits.shape[1]
     return ctc.loss(log_softmax(logits), targets, blank=blank), ctc.grad_logits(logits, targets, blank=blank)
 
@@ -324,7 +324,7 @@ def _(logits, targets, blank):
 @_bug("logits", "nothing but empty targets", "after Paddle, which crashes on such a batch", "a batch of empty targets",
       batch=True)
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
-    """The longest target is looked for before it is known that there is one."""
+    """The program looks for the longest target without asking whether any target has a label."""
     if targets.size == 0:
         raise IndexError("the batch has no label")
     return right_for("ctc", "logits")(scores, targets, logit_lengths, target_lengths, blank=blank)
@@ -353,7 +353,7 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
 @_bug("logits", "upstream gradient ignored", "after torch's cuDNN path (pytorch#21961)",
       "linear in the upstream gradient", batch=True)
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
-    """The gradient was computed in the forward pass, and is handed out as it is."""
+    """The gradient was computed in the forward pass, and is returned unchanged."""
     losses, backward = right_for("ctc", "logits")(scores, targets, logit_lengths, target_lengths, blank=blank)
     gradient = backward(np.ones(len(scores)))
     return losses, lambda upstream: gradient.copy()
