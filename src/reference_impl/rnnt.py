@@ -1,8 +1,8 @@
 """RNN-T for one utterance, as in Graves 2012: explicit recursions in float64 or on any semiring. Not fast, not batched.
 
 Weights live on arcs: the blank arc leaves node (t, u) for (t+1, u), the label arc for (t, u+1), and the last blank
-leaves (T-1, U) for the end. ``alpha[t, u]`` is the mass of all path beginnings that reach the node, ``beta[t, u]`` of
-all path ends from it, the weight of its own outgoing arcs included. Frames, rows and labels count from 0.
+leaves (T-1, U) for the end. ``alpha[t, u]`` is the mass of all prefixes that reach the node, ``beta[t, u]`` that of
+all suffixes from it, its own step included. Frames, rows and labels are counted from 0.
 """
 
 from __future__ import annotations
@@ -57,9 +57,11 @@ def alpha(weights, targets, *, blank=0, semiring: Semiring = LOG) -> np.ndarray:
                 continue
             no_emit = emit = semiring.zero
             if t > 0:
-                no_emit = semiring.times(a[t - 1, u], semiring.read(weights[t - 1, u, blank]))
+                no_emit = semiring.times(
+                    a[t - 1, u], semiring.read(weights[t - 1, u, blank]))
             if u > 0:
-                emit = semiring.times(a[t, u - 1], semiring.read(weights[t, u - 1, targets[u - 1]]))
+                emit = semiring.times(
+                    a[t, u - 1], semiring.read(weights[t, u - 1, targets[u - 1]]))
             a[t, u] = semiring.plus(no_emit, emit)
     return a
 
@@ -83,17 +85,19 @@ def beta(weights, targets, *, blank=0, semiring: Semiring = LOG) -> np.ndarray:
         for u in reversed(range(U + 1)):
             no_emit = emit = semiring.zero
             if t + 1 < T:
-                no_emit = semiring.times(semiring.read(weights[t, u, blank]), b[t + 1, u])
+                no_emit = semiring.times(
+                    semiring.read(weights[t, u, blank]), b[t + 1, u])
             elif u == U:
                 no_emit = semiring.read(weights[t, u, blank])
             if u < U:
-                emit = semiring.times(semiring.read(weights[t, u, targets[u]]), b[t, u + 1])
+                emit = semiring.times(
+                    semiring.read(weights[t, u, targets[u]]), b[t, u + 1])
             b[t, u] = semiring.plus(no_emit, emit)
     return b
 
 
 def Z(weights, targets, *, blank=0, semiring: Semiring = LOG):
-    """Mass of all alignments, an element of the semiring: log Z in nats on ``LOG`` (Graves 2012, eq. 17).
+    """Mass of all paths, an element of the semiring: log Z in nats on ``LOG`` (Graves 2012, eq. 17).
 
     Parameters as for :func:`alpha`.
 
@@ -110,7 +114,7 @@ def Z(weights, targets, *, blank=0, semiring: Semiring = LOG):
 
 
 def _ended(alpha, weights, blank, semiring=LOG):
-    """Z from a finished ``alpha``: what reaches node (T-1, U) and leaves it by the last blank."""
+    """Z from a finished ``alpha``: the mass that reaches node (T-1, U), times the last blank."""
     T, rows = alpha.shape
     return semiring.times(alpha[T - 1, rows - 1], semiring.read(weights[T - 1, rows - 1, blank]))
 
@@ -125,7 +129,7 @@ def _checked(name, scores, targets, blank):
 
 
 def log_alpha(log_probs, targets, *, blank=0) -> np.ndarray:
-    """Log of the mass of path beginnings that reach each node, outgoing weights excluded.
+    """Log of the mass of all prefixes that reach each node, the step that leaves it excluded.
 
     Parameters
     ----------
@@ -149,7 +153,7 @@ def log_alpha(log_probs, targets, *, blank=0) -> np.ndarray:
 
 
 def log_beta(log_probs, targets, *, blank=0) -> np.ndarray:
-    """Log of the mass of path ends from each node: (T, U+1), nats; parameters as for :func:`log_alpha`."""
+    """Log of the mass of all suffixes from each node: (T, U+1), nats; parameters as for :func:`log_alpha`."""
     log_probs, targets, blank = _checked("log_probs", log_probs, targets, blank)
     return beta(log_probs, targets, blank=blank)
 
@@ -171,16 +175,18 @@ def loss(log_probs, targets, *, blank=0) -> float:
 
 
 def arc_posteriors(log_probs, targets, *, blank=0) -> tuple[np.ndarray, np.ndarray]:
-    """Posterior probability of each blank arc and each label arc; parameters as for :func:`log_alpha`.
+    """Posteriors: the probability, given the target, that a path uses each blank arc and each label arc.
+
+    Parameters as for :func:`log_alpha`.
 
     In the book: eq-rnnt-blank-arc and eq-rnnt-label-arc.
 
     Returns
     -------
     e_blank : (T, U+1) float64 array
-        All of them add up to T. At t = T-1 only the last blank, at u = U, can be used.
+        Their sum is T. At t = T-1 only the last blank, at u = U, can be used.
     e_label : (T, U) float64 array
-        All of them add up to U. Both are all 0 where no alignment exists.
+        Their sum is U. Both arrays are all 0 where no alignment exists.
     """
     log_probs, targets, blank = _checked("log_probs", log_probs, targets, blank)
     T, U = len(log_probs), len(targets)
@@ -198,7 +204,7 @@ def arc_posteriors(log_probs, targets, *, blank=0) -> tuple[np.ndarray, np.ndarr
 
 
 def occupancy(log_probs, targets, *, blank=0) -> np.ndarray:
-    """Expected use of each log-prob entry by the alignments: (T, U+1, V); parameters as for :func:`log_alpha`.
+    """Probability, given the target, that a path uses each entry: (T, U+1, V); parameters as for :func:`log_alpha`.
 
     The sum over V is the node occupancy; it adds up to 1 along each anti-diagonal.
 
@@ -218,14 +224,14 @@ def occupancy(log_probs, targets, *, blank=0) -> np.ndarray:
 
 
 def _emphasised(expected, targets, fastemit_lambda):
-    """FastEmit: the expected use of the next labels, times 1 + lambda."""
+    """FastEmit: the occupancies of the next labels, times 1 + lambda."""
     if check_fastemit_lambda(fastemit_lambda):
         expected[:, np.arange(len(targets)), targets] *= 1.0 + fastemit_lambda
     return expected
 
 
 def grad_log_probs(log_probs, targets, *, blank=0, fastemit_lambda=0.0) -> np.ndarray:
-    """d loss / d log_probs = -occupancy, entries taken as independent: (T, U+1, V) (from Graves 2012, eq. 20).
+    """d loss / d log_probs = -occupancy, each entry a variable of its own: (T, U+1, V) (from Graves 2012, eq. 20).
 
     In the book: eq-rnnt-grad-log-probs.
 
@@ -234,9 +240,9 @@ def grad_log_probs(log_probs, targets, *, blank=0, fastemit_lambda=0.0) -> np.nd
     log_probs, targets, blank
         As for :func:`log_alpha`.
     fastemit_lambda : float >= 0
-        Multiplies the entries of the labels by 1 + lambda (Yu et al. 2021). With lambda > 0 and a label the result is
-        FastEmit's direction of descent: no longer the gradient of the loss, nor of any other function unless there is
-        only one path.
+        Multiplies the entries of the labels by 1 + lambda (Yu et al. 2021). With lambda > 0 and at least one label, the
+        result is FastEmit's field, not the gradient of the loss. Unless there is only one path, it is the gradient of
+        no other function either.
     """
     return -_emphasised(occupancy(log_probs, targets, blank=blank), targets, fastemit_lambda)
 

@@ -17,6 +17,7 @@ from brute_force import (
     probabilities,
     rnnt_alpha,
     rnnt_arcs_of_nodes,
+    rnnt_beta,
     rnnt_beta_beyond,
     rnnt_gamma,
     rnnt_grad_probs,
@@ -47,7 +48,7 @@ def _posteriors():
                zero_outside(rnnt_beta_beyond(y, labels)), y, zero_outside(labels), blank_of(labels), t, u)
 
 
-@pytest.mark.equation("eq-rnnt-blank-arc", patterns={r"e_\varnothing(t, u)": "uses[t, u, blank]"})
+@pytest.mark.equation("eq-rnnt-blank-arc", patterns={r"\gamma_\varnothing(t, u)": "uses[t, u, blank]"})
 def test_blank_arc():
     """Share of the paths that use the blank of (t, u) against alpha, the step, and beta."""
     def lhs(uses, z, alpha, beta, y, labels, blank, t, u):
@@ -59,7 +60,7 @@ def test_blank_arc():
     check_equation("eq-rnnt-blank-arc", lhs, rhs, _posteriors())
 
 
-@pytest.mark.equation("eq-rnnt-label-arc", patterns={r"e_y(t, u)": "uses[t, u, labels[u]]"})
+@pytest.mark.equation("eq-rnnt-label-arc", patterns={r"\gamma_y(t, u)": "uses[t, u, labels[u]]"})
 def test_label_arc():
     """Share of the paths that use the next label at (t, u) against alpha, the step, and beta."""
     def lhs(uses, z, alpha, beta, y, labels, blank, t, u):
@@ -117,7 +118,7 @@ def test_each_label_once():
 
 @pytest.mark.equation("eq-rnnt-grad-probs")
 def test_grad_probs():
-    """Exact difference of the sum over paths against a beginning and an ending, the step taken out."""
+    """Exact difference of the sum over paths against a prefix times a suffix, without the step between."""
     def rhs(grad_probs, alpha, beta, labels, blank, t, u, k):
         return alpha[t, u] * ((k == blank) * beta[t + 1, u] + (k == labels[u]) * beta[t, u + 1])
 
@@ -128,6 +129,44 @@ def test_grad_probs():
                           zero_outside(rnnt_beta_beyond(y, labels)), zero_outside(labels, zero=-1), blank_of(labels),
                           t, u, k))
     check_equation("eq-rnnt-grad-probs", first, rhs, cases)
+
+
+@pytest.mark.equation("eq-rnnt-own-diagonal", over={"j": "range(U + 1)"})
+def test_own_diagonal():
+    """Z over all paths against enumerated prefixes and suffixes along the node's own anti-diagonal, with the
+    node's own suffixes split at their first step."""
+    def rhs(z, alpha, beta, y, labels, blank, t, u, U):
+        return alpha[t, u] * (y[t, u, blank] * beta[t + 1, u] + y[t, u, labels[u]] * beta[t, u + 1]) + sum(
+            alpha[t + u - j, j] * beta[t + u - j, j] for j in range(U + 1) if j != u)
+
+    check_equation("eq-rnnt-own-diagonal", first, rhs, (
+        (rnnt_z(y, labels), zero_outside(rnnt_alpha(y, labels)), zero_outside(rnnt_beta_beyond(y, labels)),
+         zero_outside(y), zero_outside(labels, zero=-1), blank_of(labels), t, u, len(labels))
+        for y, labels, t, u in nodes(INPUTS)), equivalent={
+            "shift bound: range(U + 1) -> range(U + 1 + 1)": "nothing stands above the last row"})
+
+
+@computed(kind="exact difference")
+def slope_of_own_ending(y, labels, t, u, k):
+    """d beta(t, u) / dy of one of the node's own entries: the enumerated suffixes are affine in it."""
+    return exact_difference(lambda y: rnnt_beta(y, labels)[t, u], y, (t, u, k), h=3)
+
+
+@pytest.mark.equation("eq-rnnt-own-node", patterns={
+    r"\frac{\partial \beta(t, u)}{\partial y_{t,u}(k)}": "slopes[t, u, k]"})
+def test_own_node():
+    """Exact difference of the sum over paths against enumerated prefixes times the exact difference of suffixes."""
+    def rhs(grad_probs, alpha, slopes, t, u, k):
+        return alpha[t, u] * slopes[t, u, k]
+
+    def cases():
+        for y, labels in INPUTS:
+            alpha, grad_probs = zero_outside(rnnt_alpha(y, labels)), _grad_probs(y, labels)
+            slopes = each_entry(y.shape, lambda *index, y=y, labels=labels: slope_of_own_ending(y, labels, *index))
+            for index in np.ndindex(y.shape):
+                yield grad_probs[index], alpha, zero_outside(slopes), *index
+
+    check_equation("eq-rnnt-own-node", first, rhs, cases())
 
 
 @pytest.mark.equation("eq-rnnt-chain", patterns={
@@ -183,7 +222,7 @@ def _by_logit():
 
 
 @pytest.mark.equation("eq-rnnt-normaliser", patterns={
-    r"\frac{\partial Z}{\partial a_{t,u}(k)}": "slope", r"\frac{\partial Z}{\partial x_{t,u}(k)}": "by_x[t, u, k]",
+    r"\frac{\partial Z}{\partial z_{t,u}(k)}": "slope", r"\frac{\partial Z}{\partial x_{t,u}(k)}": "by_x[t, u, k]",
     r"\frac{\partial Z}{\partial c_{t,u}}": "by_c[t, u]"})
 def test_normaliser():
     """sympy: derivative of the path sum with respect to each logit, against the derivatives of the path sum as a
@@ -210,10 +249,11 @@ def _by_x_and_c(x, labels):
 
 
 @pytest.mark.equation("eq-rnnt-cleared", patterns={
-    r"\frac{\partial L}{\partial a_{t,u}(k)}": "slope", r"\frac{\partial N}{\partial x_{t,u}(k)}": "by_x[t, u, k]"})
+    r"\frac{\partial L}{\partial z_{t,u}(k)}": "slope", r"\check Z": "N", r"X_{#t,#u}": "D[#t, #u]",
+    r"\frac{\partial \check Z}{\partial x_{t,u}(k)}": "by_x[t, u, k]"})
 def test_cleared():
-    """sympy: D N times the derivative of -log of the path sum with respect to each logit, against an exact difference
-    quotient of N with a step of 5."""
+    """sympy: X and the cleared Z times the derivative of -log of the path sum with respect to each logit, against an
+    exact difference quotient of the cleared Z with a step of 5."""
     def lhs(D, N, slope, x, by_x, t, u, k):
         return D[t, u] * N * slope
 
@@ -318,17 +358,19 @@ def test_logits_chain():
         for index in np.ndindex(y.shape)))
 
 
-@pytest.mark.equation("eq-rnnt-grad-logits")
+@pytest.mark.equation("eq-rnnt-grad-logits", "eq-short-rnnt-logits",
+                      patterns={r"\frac{\partial L}{\partial z_{t,u}(k)}": "grad_logits"})
 def test_grad_logits():
     """sympy: the same derivative against softmax times node occupancy minus occupancy."""
     def rhs(grad_logits, y, gamma, occupancy, t, u, k):
         return y[t, u, k] * gamma[t, u] - occupancy[t, u, k]
 
-    check_equation("eq-rnnt-grad-logits", first, rhs, (
-        (slopes[index], zero_outside(y), zero_outside(gamma), zero_outside(occupancy), *index)
-        for slopes, x, labels in _by_logit() for y in [softmax(x)]
-        for gamma, occupancy in [(rnnt_gamma(y, labels), rnnt_occupancy_of_nodes(y, labels))]
-        for index in np.ndindex(y.shape)))
+    cases = [(slopes[index], zero_outside(y), zero_outside(gamma), zero_outside(occupancy), *index)
+             for slopes, x, labels in _by_logit() for y in [softmax(x)]
+             for gamma, occupancy in [(rnnt_gamma(y, labels), rnnt_occupancy_of_nodes(y, labels))]
+             for index in np.ndindex(y.shape)]
+    check_equation("eq-rnnt-grad-logits", first, rhs, cases)
+    check_equation("eq-short-rnnt-logits", first, rhs, cases)
 
 
 @pytest.mark.equation("eq-rnnt-fused")
@@ -467,7 +509,7 @@ class TanhJoiner:
 
 
 DIGITS_25 = 1e-25
-TANH = {r"\delta_{#t,#u}(#k)": "delta[#t, #u, #k]", r"h_{#t,#u}(#i)": "h[#t, #u, #i]", r"W(#k, #i)": "W[#k, #i]",
+TANH = {r"\delta_{#t,#u}(#k)": "delta[#t, #u, #k]", r"\psi_{#t,#u}(#i)": "h[#t, #u, #i]", r"W(#k, #i)": "W[#k, #i]",
         r"n(#k)": "n[#k]"}
 
 
@@ -500,7 +542,7 @@ def test_grad_joiner_weight():
 
 
 @pytest.mark.equation("eq-rnnt-grad-joiner-hidden", patterns=TANH | {
-    r"\frac{\partial L}{\partial h_{t,u}(i)}": "slope"})
+    r"\frac{\partial L}{\partial \psi_{t,u}(i)}": "slope"})
 def test_grad_joiner_hidden():
     """Slope of the loss in each hidden unit, to 25 digits, against delta times the matrix."""
     def rhs(slope, delta, W, V, t, u, i):

@@ -43,7 +43,7 @@ def walks(T, labels, blank):
     return found
 
 
-@pytest.mark.equation("eq-rnnt-path-count", patterns={"N(T, U)": "count"})
+@pytest.mark.equation("eq-rnnt-path-count", patterns={"C(T, U)": "count"})
 def test_path_count():
     """Walks over the grid, counted, against the binomial coefficient."""
     def rhs(count, T, U):
@@ -149,12 +149,12 @@ def test_a_string_has_the_mass_of_its_paths():
 STRINGS = {r"\mathcal A^U": "strings[U]"}
 
 
-@pytest.mark.equation("eq-rnnt-normalised", patterns=STRINGS | {"Z(#l)": "z[#l]", "R_N": "R"})
+@pytest.mark.equation("eq-rnnt-normalised", patterns=STRINGS | {"Z(#l)": "z[#l]", "P_N": "more"})
 def test_normalised():
     """Z over the enumerated paths of every string of up to N labels, and the courses of a random transducer that write
     more: together 1."""
-    def rhs(z, strings, R, N):
-        return sum(sum(z[string] for string in strings[U]) for U in range(0, N + 1)) + R
+    def rhs(z, strings, more, N):
+        return sum(sum(z[string] for string in strings[U]) for U in range(0, N + 1)) + more
 
     check_equation("eq-rnnt-normalised", lambda *_: 1, rhs, (
         (each.of_strings(rnnt_z), each.strings,
@@ -188,15 +188,16 @@ def test_homogeneous():
         (y, labels, q, len(y), len(labels)) for y, labels in INPUTS for q in (2, Fraction(-1, 3), 0)))
 
 
-@pytest.mark.equation("eq-rnnt-alpha")
+@pytest.mark.equation("eq-rnnt-alpha", "eq-short-rnnt-alpha")
 def test_alpha_recursion():
-    """Each alpha by enumeration of beginnings against the recursion from its two neighbours."""
+    """Each alpha by enumeration of prefixes against the recursion from its two neighbours."""
     def rhs(alpha, y, labels, blank, t, u):
         return alpha[t - 1, u] * y[t - 1, u, blank] + alpha[t, u - 1] * y[t, u - 1, labels[u - 1]]
 
-    check_equation("eq-rnnt-alpha", lambda alpha, y, labels, blank, t, u: alpha[t, u], rhs, (
-        (zero_outside(rnnt_alpha(y, labels)), zero_outside(y), zero_outside(labels), blank_of(labels), t, u)
-        for y, labels, t, u in nodes(INPUTS) if (t, u) != (0, 0)))
+    cases = [(zero_outside(rnnt_alpha(y, labels)), zero_outside(y), zero_outside(labels), blank_of(labels), t, u)
+             for y, labels, t, u in nodes(INPUTS) if (t, u) != (0, 0)]
+    check_equation("eq-rnnt-alpha", lambda alpha, y, labels, blank, t, u: alpha[t, u], rhs, cases)
+    check_equation("eq-short-rnnt-alpha", lambda alpha, y, labels, blank, t, u: alpha[t, u], rhs, cases)
 
 
 @pytest.mark.equation("eq-rnnt-total")
@@ -211,7 +212,7 @@ def test_total():
 
 @pytest.mark.equation("eq-rnnt-beta")
 def test_beta_recursion():
-    """Each beta by enumeration of endings against the recursion from its two neighbours."""
+    """Each beta by enumeration of suffixes against the recursion from its two neighbours."""
     def rhs(beta, y, labels, blank, t, u):
         return y[t, u, blank] * beta[t + 1, u] + y[t, u, labels[u]] * beta[t, u + 1]
 

@@ -26,7 +26,7 @@ __all__ = ["CPU_TERMS", "FUSED_CASES", "arriving", "cpu_kernel", "flow_back", "f
 #: The summands of an exponent of :func:`cpu_kernel`.
 CPU_TERMS = ("alpha", "log_probs", "beta", "loglike")
 
-#: The cases of :func:`fused_kernel`, in the order in which torchaudio asks for them.
+#: The cases of :func:`fused_kernel`, in the order in which torchaudio tests for them.
 FUSED_CASES = ("last blank", "blank", "label", "other")
 
 
@@ -41,7 +41,7 @@ def _checked(name, scores, targets, blank):
 
 
 def pack_pairs(log_probs, targets, *, blank=0) -> np.ndarray:
-    """The log-probs that paths use, as warp-transducer's CPU code keeps them: flat, two for each node, blank first.
+    """The log-probs that paths use, stored as in warp-transducer's CPU code: flat, two for each node, blank first.
 
     Parameters
     ----------
@@ -53,8 +53,8 @@ def pack_pairs(log_probs, targets, *, blank=0) -> np.ndarray:
     Returns
     -------
     (2 T (U+1),) array of the dtype of ``log_probs``
-        Node (t, u) has number ``n = t * (U + 1) + u``, its blank stands at ``2 * n``, its next label at ``2 * n + 1``;
-        the second is 0 in the last row, where there is none.
+        The number of node (t, u) is ``n = t * (U + 1) + u``. Its blank is at ``2 * n`` and its next label at
+        ``2 * n + 1``, with a 0 in the last row, where no label is left.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def cpu_kernel(log_probs, targets, *, blank=0, without=None) -> np.ndarray:
         A label that equals ``blank`` overwrites the entry of the blank, as it does there.
     blank : int
     without : str, optional
-        One of ``CPU_TERMS``, which is then left out of every exponent: what a kernel returns that has forgotten it.
+        One of ``CPU_TERMS``, to be left out of every exponent: the result is that of a kernel that forgets it.
 
     Returns
     -------
@@ -123,16 +123,16 @@ def cpu_kernel(log_probs, targets, *, blank=0, without=None) -> np.ndarray:
 def fused_kernel(logits, targets, *, blank=0, cases=FUSED_CASES) -> np.ndarray:
     """d loss / d logits in four cases, after torchaudio's kernel and warp-transducer's on the GPU (eq-kernels-case-*).
 
-    That is function merging (Li et al. 2019, Sec. 3.2): log-softmax is differentiated inside the loss.
+    This is function merging (Li et al. 2019, Sec. 3.2): the loss contains the log-softmax, and its backward pass too.
 
     Parameters
     ----------
     logits : (T, U+1, V) float array
     targets : (U,) ints
-        If a label equals ``blank``, the case that is asked for first wins.
+        If a label equals ``blank``, the case that is tested first wins.
     blank : int
     cases : sequence of str
-        Some of ``FUSED_CASES``, in the order in which a kernel asks for them. An entry of which none holds is 0.
+        Some of ``FUSED_CASES``, in the order in which a kernel tests for them. An entry for which none holds is 0.
 
     Returns
     -------
@@ -181,7 +181,7 @@ def fused_kernel(logits, targets, *, blank=0, cases=FUSED_CASES) -> np.ndarray:
 
 
 def k2_arrays(log_probs, targets, *, blank=0, semiring: Semiring = LOG) -> np.ndarray:
-    """k2's arrays: log alpha on a grid with one more column, which holds the end, and the scores of its arcs.
+    """k2's arrays: log alpha on a grid with one more column, which holds the end, and the scores of the arcs.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ def k2_arrays(log_probs, targets, *, blank=0, semiring: Semiring = LOG) -> np.nd
     -------
     (3, T+1, U+1) array, nats
         p: log alpha, with log Z in ``p[T, U]``; px: the score of the label arc that leaves each node; py: that of its
-        blank arc. In k2 they are indexed ``[s][t]``, with s for our u. An arc that does not exist has ``-inf``.
+        blank arc. k2 indexes them ``[s][t]``, where s is our u. An arc that does not exist has ``-inf``.
 
     Examples
     --------
@@ -210,12 +210,12 @@ def k2_arrays(log_probs, targets, *, blank=0, semiring: Semiring = LOG) -> np.nd
     px[:T, :-1] = log_probs[:, np.arange(rows - 1), targets]
     py[:T] = log_probs[..., blank]
     p[:T] = rnnt.alpha(log_probs, targets, blank=blank, semiring=semiring)
-    p[T] = p[T - 1] + py[T - 1]  # behind the last frame no labels arrive
+    p[T] = p[T - 1] + py[T - 1]  # after the last frame no labels arrive
     return arrays
 
 
 def arriving(p, px, py) -> np.ndarray:
-    """What comes into each node by its label arc and by its blank arc, of which ``p`` is the log of the sum.
+    """The mass that enters each node by a label arc and by a blank arc, as logarithms; ``p`` is the log of their sum.
 
     Parameters
     ----------
@@ -225,7 +225,7 @@ def arriving(p, px, py) -> np.ndarray:
     Returns
     -------
     (2, T+1, U+1) array, nats
-        By label, by blank; ``-inf`` where there is no such arc, and so twice at the first node.
+        By label, by blank; ``-inf`` where there is no such arc. The first node has neither.
 
     Examples
     --------
@@ -240,15 +240,15 @@ def arriving(p, px, py) -> np.ndarray:
 
 
 def k2_shares(p, px, *, guarded=False) -> tuple[np.ndarray, np.ndarray]:
-    """The shares of a node's two incoming arcs, after k2's CPU code: ``term1_deriv``, and 1 minus it.
+    """The shares of a node's two incoming arcs, after k2's CPU code: ``term1_deriv`` and ``1 - term1_deriv``.
 
     Parameters
     ----------
     p, px : (T+1, U+1) float arrays, nats
         As from :func:`k2_arrays`.
     guarded : bool
-        With the code's two guards: a ``p`` that is not finite counts as 0, and a ``term1_deriv`` that is not finite
-        makes both shares 0. Without them a node that no path reaches has NaN.
+        True adds the code's two guards: a ``p`` that is not finite counts as 0, and a ``term1_deriv`` that is not
+        finite makes both shares 0. Without them the shares of a node that no path reaches are NaN.
 
     Returns
     -------
@@ -273,21 +273,21 @@ def k2_shares(p, px, *, guarded=False) -> tuple[np.ndarray, np.ndarray]:
 
 
 def flow_back(by_label, by_blank, *, start=1.0) -> np.ndarray:
-    """The sweep back: what flows into a node goes on to the two nodes before it, in proportion to their shares.
+    """The backward sweep: each node hands what it receives to the two nodes that lead to it, by their shares.
 
     Parameters
     ----------
     by_label, by_blank : (T+1, U+1) arrays of floats, or of fractions
-        Shares, as from :func:`k2_shares`; nothing is read of the first node's, nor of arcs from outside the grid.
+        Shares, as from :func:`k2_shares`. Those of the first node, and of arcs from outside the grid, are not read.
     start : number
-        What flows into the end: the upstream gradient.
+        What the end receives: the upstream gradient.
 
     Returns
     -------
     (3, T+1, U+1) array of the same dtype
-        p_grad, px_grad, py_grad: what flows into each node, and back over the label arc and over the blank arc that
-        leave it. With ``start`` 1 these are the derivatives of log Z: node occupancies and arc posteriors (equations
-        eq-kernels-adjoint and eq-kernels-adjoint-arcs).
+        p_grad, px_grad, py_grad: what each node receives, and what of it comes back along the label arc and along the
+        blank arc that leave it. With ``start`` 1 these are derivatives of log Z: node occupancies and arc posteriors
+        (equations eq-kernels-adjoint and eq-kernels-adjoint-arcs).
 
     Raises
     ------

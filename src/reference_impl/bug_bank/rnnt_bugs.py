@@ -53,7 +53,7 @@ def _rnnt_gradient(e_blank, e_label, log_probs, targets, blank):
 @_bug("log_probs", "the arc's own log-prob missing", "asked in espnet#4005 and warp-transducer#69",
       "mass 1 in each frame or anti-diagonal")
 def _(log_probs, targets, blank):
-    """exp(alpha + beta(next) - log Z): the two ends of the arc without the arc."""
+    """exp(alpha + beta(next) - log Z): prefix and suffix without the arc between them."""
     a, b, log_z, _, _ = _rnnt(log_probs, targets, blank)
     e_blank, e_label = np.exp(a + _after_blank(b) - log_z), np.exp(a[:, :-1] + b[:, 1:] - log_z)
     return -log_z, _rnnt_gradient(e_blank, e_label, log_probs, targets, blank)
@@ -264,7 +264,7 @@ def _(logits, targets, blank):
 @_bug("logits", "utterances coupled by an average", "after k2's rnnt_loss_smoothed",
       "ragged batch, each utterance as if alone", batch=True)
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
-    """Log-probs are smoothed with an average over the batch, so each loss depends on who else is there."""
+    """Log-probs are smoothed with an average over the batch, so each loss depends on the other utterances."""
     finite = np.where(np.isfinite(scores), scores, 0.0)
     smoothed = scores + 0.1 * (finite.mean((0, 1, 2)) if len(scores) > 1 else 0.0)
     return right_for("rnnt", "logits")(smoothed, targets, logit_lengths, target_lengths, blank=blank)
@@ -311,7 +311,7 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
 
 @_bug("logits", "padding leaks", "after warprnnt_numba and fast_rnnt", "NaN in the padding", batch=True)
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
-    """Padding gets softmax times 0, which is not 0 if the padding holds a NaN."""
+    """The gradient in the padding is softmax times 0, which is not 0 if the padding holds a NaN."""
     losses, backward = right_for("rnnt", "logits")(scores, targets, logit_lengths, target_lengths, blank=blank)
     return losses, lambda upstream: backward(upstream) + 0.0 * np.where(np.isnan(scores), np.nan, 0.0)
 
@@ -364,7 +364,7 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
 @_bug("logits", "clamped after the upstream gradient", "after NeMo's CPU path, which clamps what was divided by B",
       "linear in the upstream gradient", batch=True)
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
-    """The bound is on the product, so that it binds or not depending on the batch size."""
+    """The bound applies to the product, so whether it has an effect depends on the batch size."""
     losses, backward = right_for("rnnt", "logits")(scores, targets, logit_lengths, target_lengths, blank=blank)
     return losses, lambda upstream: np.clip(backward(upstream), -0.9, 0.9)
 
@@ -380,7 +380,7 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
 @_bug("logits", "logits overwritten", "after optimized_transducer", "arguments are left as they were",
       batch=True)
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
-    """The gradient is written where the logits were, and whoever else reads them reads the gradient."""
+    """The gradient is written where the logits were, and other code that reads the logits gets the gradient."""
     losses, backward = right_for("rnnt", "logits")(scores, targets, logit_lengths, target_lengths, blank=blank)
     gradient = backward(np.ones(len(scores)))
     scores[...] = gradient
