@@ -168,7 +168,7 @@ def ctc_partial(y, targets, frames, wanted):
 
 @computed
 def ctc_alpha(y, targets):
-    """Mass of all beginnings that stand in state s after frame t."""
+    """Mass of all prefixes that stand in state s after frame t."""
     return ctc_partial(y, targets, lambda t: range(t + 1),
                        lambda beginning, t, s: stands_in(beginning, t, s, targets))
 
@@ -182,7 +182,7 @@ def ctc_alpha_arriving(y, targets):
 
 @computed
 def ctc_beta(y, targets):
-    """Mass of all endings after frame t that complete the targets from state s."""
+    """Mass of all suffixes after frame t that complete the targets from state s."""
     labels = extended(targets)
 
     def completes(ending, t, s):
@@ -276,19 +276,35 @@ def rnnt_grad_probs(y, targets, *entry):
 
 
 @computed
+def rnnt_z_of_rows(rows, targets):
+    """Z of RNN-T, whose nodes are the rows of one matrix."""
+    return rnnt_z(_grid(rows, targets), targets)
+
+
+@computed
+def rnnt_paths_of_rows(rows, targets):
+    """Its paths, each as entries of that matrix."""
+    return [[(t * (len(targets) + 1) + u, k) for t, u, k in path] for path in rnnt_paths(_grid(rows, targets), targets)]
+
+
+def _grid(rows, targets):
+    return rows.reshape(-1, len(targets) + 1, rows.shape[-1])
+
+
+@computed
 def rnnt_alpha(y, targets):
-    """Mass of all beginnings that reach node (t, u): the steps before it, counted once for each way to get there."""
+    """Mass of all prefixes that reach node (t, u): the steps before it, counted once for each way to get there."""
     return _rnnt_partial(y, targets, before=True)
 
 
 @computed
 def rnnt_beta(y, targets):
-    """Mass of all endings from node (t, u), its own step included."""
+    """Mass of all suffixes from node (t, u), its own step included."""
     return _rnnt_partial(y, targets, before=False)
 
 
 def rnnt_beta_beyond(y, targets):
-    """beta by enumeration of endings, with one more column, which contains nothing but the end."""
+    """beta by enumeration of suffixes, with one more column, which contains nothing but the end."""
     column = np.full((1, len(targets) + 1), zero(y), dtype=object)
     column[0, -1] += 1
     return np.vstack([rnnt_beta(y, targets), column])

@@ -43,18 +43,18 @@ from reference_impl.topology import ctc_lattice, wildcard_ctc_lattice
 
 NOTATION = notation.CTC | Notation(patterns={
     r"\varnothing": "blank",
-    r"\mathbb E[\, R \,]": "mean",
-    r"\mathbb E[\, R \mid \pi_t = k \,]": "with_symbol[t, k]",
-    r"\frac{\partial \mathbb E[\, R \,]}{\partial u_t(k)}": "slope",
-    r"\Pr(#a)": "P[#a]",
+    r"\mathbb E[\, C \,]": "mean",
+    r"\mathbb E[\, C \mid \pi_t = k \,]": "with_symbol[t, k]",
+    r"\frac{\partial \mathbb E[\, C \,]}{\partial z_t(k)}": "slope",
+    r"\Pr(#e)": "P[#e]",
     r"w(\pi)": "mass(y, pi)",
     r"E_{#t}(\star #j)": "star[#t, #j]",
     r"\rho(#k)": "rho[#k]",
     r"y'_{#t}(#k)": "other[#t, #k]",
 })
 QUANTITIES = ranges.CTC | Quantities(
-    shapes={"arcs": "A, 2", "w": "A", "r": "A", "P": "A", "with_arc": "A", "A": "A", "E": "I", "slopes": "I", "I": "I",
-            "star": "T, V", "with_symbol": "T, V", "other": "T, V", "rho": "V", "Z": "T, T", "c": "T",
+    shapes={"arcs": "A, 2", "w": "A", "c": "A", "P": "A", "with_arc": "A", "A": "A", "E": "I", "slopes": "I", "I": "I",
+            "star": "T, V", "with_symbol": "T, V", "other": "T, V", "rho": "V", "Z": "T, T", "gamma": "T",
             "m": "T", "p": "T", "path": "T", "g": "K + 1", "K": "K", "odds": "N + 1", "W": "N + 1",
             "occupancies": "N + 1, T, V", "N": "N", "row": "V", "other_row": "V", "difference": "V"},
     ends=ENDS | {
@@ -120,8 +120,8 @@ def in_qq(values):
 # --- what the sections share ---
 
 
-def lattices_with_values():
-    """Arcs, their weights, a value for each."""
+def lattices_with_costs():
+    """Arcs, their weights, a cost for each."""
     for seed, arcs in enumerate(LATTICES):
         size = (len(arcs),)
         w = probabilities(seed, size)
@@ -136,30 +136,31 @@ def posteriors(arcs, w):
 
 
 @computed
-def mean_over_paths(arcs, w, r):
-    return mean_sum(paths_of(arcs), w, r)
+def mean_over_paths(arcs, w, c):
+    return mean_sum(paths_of(arcs), w, c)
 
 
 @computed
-def mean_with_arc(arcs, w, r, a):
+def mean_with_arc(arcs, w, c, a):
     """Of the paths that use an arc; 5 where there are none."""
     using = [path for path in paths_of(arcs) if a in path]
-    return mean_sum(using, w, r) if any(masses(using, w)) else FIVE
+    return mean_sum(using, w, c) if any(masses(using, w)) else FIVE
 
 
-@pytest.mark.equation("eq-gallery-mean", patterns={"r(#a)": "r[#a]"}, over={"a": "range(A)"})
+@pytest.mark.equation("eq-gallery-mean", patterns={"c(#e)": "c[#e]"}, over={"e": "range(A)"})
 def test_mean():
     """The mean over enumerated paths of a sum along them against posteriors of arcs, by recursions, times values."""
-    def rhs(mean, P, r, A, arcs, w):
-        return sum(P[a] * r[a] for a in range(0, A))
+    def rhs(mean, P, c, A, arcs, w):
+        return sum(P[e] * c[e] for e in range(0, A))
 
     check_equation("eq-gallery-mean", first, rhs, (
-        (mean_over_paths(arcs, w, r), zero_outside(posteriors(arcs, w), zero=FIVE), zero_outside(r, zero=FIVE),
-         len(arcs), arcs, w) for arcs, w, r in lattices_with_values()))
+        (mean_over_paths(arcs, w, c), zero_outside(posteriors(arcs, w), zero=FIVE), zero_outside(c, zero=FIVE),
+         len(arcs), arcs, w) for arcs, w, c in lattices_with_costs()))
 
 
 @pytest.mark.equation("eq-gallery-mean-slope", patterns={
-    r"\frac{\partial \mathbb E[\, R \,]}{\partial \log w(a)}": "slope", r"\mathbb E[\, R \mid a \,]": "with_arc[a]"})
+    r"\frac{\partial \mathbb E[\, C \,]}{\partial \log w(e)}": "slope", r"\mathbb E[\, C \mid e \,]": "with_arc[a]",
+    r"\Pr(e)": "P[a]"})
 def test_mean_slope():
     """sympy: the derivative of the same mean by a log-weight against posteriors, by two recursions, times the mean with
     the arc less the mean of all."""
@@ -167,12 +168,12 @@ def test_mean_slope():
         return P[a] * (with_arc[a] - mean)
 
     def cases():
-        for arcs, w, r in lattices_with_values():
-            with_arc = [mean_with_arc(arcs, w, r, a) for a in range(len(arcs))]
+        for arcs, w, c in lattices_with_costs():
+            with_arc = [mean_with_arc(arcs, w, c, a) for a in range(len(arcs))]
             for a in range(len(arcs)):
-                slope = w[a] * slope_at(lambda w, arcs=arcs, r=r: mean_over_paths(arcs, w, in_qq(r)), w, a)
+                slope = w[a] * slope_at(lambda w, arcs=arcs, c=c: mean_over_paths(arcs, w, in_qq(c)), w, a)
                 yield (slope, zero_outside(posteriors(arcs, w)), zero_outside(with_arc, zero=FIVE),
-                       mean_over_paths(arcs, w, r), a, arcs)
+                       mean_over_paths(arcs, w, c), a, arcs)
 
     check_equation("eq-gallery-mean-slope", first, rhs, cases())
 
@@ -358,7 +359,7 @@ def grad_of_holding(x, targets, price, t, k):
 
 
 @pytest.mark.equation("eq-gallery-star-subsequence", patterns={
-    r"e^{\omega\, (#n)}": "price ** (#n)", r"n(\pi)": "n(pi, blank)",
+    r"\exp(\omega\, (#n))": "price ** (#n)", r"n(\pi)": "n(pi, blank)",
     r"[\, l \sqsubseteq \pi \,]": "holds(pi, targets)"}, over={r"\pi": "for pi in strings"})
 def test_star_subsequence():
     """The mass of all walks with stars against all strings that hold the target, a factor for each label too many."""
@@ -371,7 +372,7 @@ def test_star_subsequence():
         for price in PRICES for x, targets in STARRED + two_symbols for y in [softmax(x)]))
 
 
-@pytest.mark.equation("eq-gallery-chain", patterns={r"\frac{\partial s_{i}}{\partial u_t(k)}": "slopes[i]"},
+@pytest.mark.equation("eq-gallery-chain", patterns={r"\frac{\partial \phi_{i}}{\partial z_t(k)}": "slopes[i]"},
                       over={"i": "range(I)"})
 def test_chain():
     """sympy: -log of the sum over strings that hold the target, differentiated, against occupancies by walks with stars
@@ -464,11 +465,11 @@ def wildcard_paths(targets, T, V, blank):
     return wildcard_alignments(targets, T, V, blank)
 
 
-@pytest.mark.equation("eq-gallery-wildcard", patterns={"Z_{#a:#b}": "Z[#a, #b]"})
+@pytest.mark.equation("eq-gallery-wildcard", patterns={"Z_{#i:#j}": "Z[#i, #j]"})
 def test_wildcard():
     """The forward recursion on the wildcard lattice against CTC of every piece, by enumeration."""
     def rhs(z, Z, T, y, targets):
-        return sum(sum(Z[a, b] for b in range(a, T)) for a in range(0, T))
+        return sum(sum(Z[i, j] for j in range(i, T)) for i in range(0, T))
 
     check_equation("eq-gallery-wildcard", first, rhs, (
         (wildcard_z(y, targets), zero_outside(pieces(y, targets), zero=FIVE), len(y), y, targets)
@@ -476,12 +477,12 @@ def test_wildcard():
         "shift bound: range(0, T) -> range(0, T + 1)": "after the last frame begins no piece"})
 
 
-@pytest.mark.equation("eq-gallery-wildcard-logits")
+@pytest.mark.equation("eq-gallery-wildcard-logits", patterns={r"\gamma_{#t}": "gamma[#t]"})
 def test_wildcard_logits():
     """sympy: -log Z of the forward recursion on the wildcard lattice, differentiated, against softmax times the
     probability that a frame is in the piece, by CTC of every piece, less occupancies by alignments of all pieces."""
-    def rhs(grad_logits, c, y, occupancy, t, k, targets):
-        return c[t] * y[t, k] - occupancy[t, k]
+    def rhs(grad_logits, gamma, y, occupancy, t, k, targets):
+        return gamma[t] * y[t, k] - occupancy[t, k]
 
     def cases():
         for x, targets in INPUTS:
@@ -505,15 +506,15 @@ def shares_of_ends(y, targets):
                      for b in range(len(y))])
 
 
-@pytest.mark.equation("eq-gallery-soft", over={"b": "ends"})
+@pytest.mark.equation("eq-gallery-soft", over={"j": "ends"})
 def test_soft():
     """The mean of log-masses of pieces by their end, weighted by the shares of all alignments that end there, against
     log-sum-exp less the entropy of these shares."""
     def lhs(m, p, ends, targets):
-        return sum(p[b] * m[b] for b in ends)
+        return sum(p[j] * m[j] for j in ends)
 
     def rhs(m, p, ends, targets):
-        return log(sum(exp(m[b]) for b in ends)) + sum(p[b] * log(p[b]) for b in ends)
+        return log(sum(exp(m[j]) for j in ends)) + sum(p[j] * log(p[j]) for j in ends)
 
     def cases():
         for x, targets in INPUTS:
@@ -528,30 +529,30 @@ def test_soft():
 
 
 @computed(kind="sympy")
-def slope_of_soft(letters, ends, b):
+def slope_of_soft(letters, ends, j):
     """The derivative of the mean of m, weighted by softmax(m), with x for e^m in what sympy finds."""
     m, x = np.array(letters[0, 0].field.symbols).reshape(letters.shape)
-    total = sum(sympy.exp(m[c]) for c in ends)
-    derivative = sympy.diff(sum(m[c] * sympy.exp(m[c]) for c in ends) / total, m[b])
-    return letters[0, 0].field.from_expr(sympy.together(derivative.subs({sympy.exp(m[c]): x[c] for c in ends})))
+    total = sum(sympy.exp(m[i]) for i in ends)
+    derivative = sympy.diff(sum(m[i] * sympy.exp(m[i]) for i in ends) / total, m[j])
+    return letters[0, 0].field.from_expr(sympy.together(derivative.subs({sympy.exp(m[i]): x[i] for i in ends})))
 
 
 @pytest.mark.equation("eq-gallery-soft-slope", patterns={
-    r"\frac{\partial}{\partial m_b} \sum_c p_c\, m_c": "slope"}, over={"c": "ends"})
+    r"\frac{\partial}{\partial m_j} \sum_i p_i\, m_i": "slope"}, over={"i": "ends"})
 def test_soft_slope():
     """sympy: the derivative of the mean of any log-masses, weighted by their softmax, where they are finite."""
-    def rhs(slope, p, m, ends, b):
-        return p[b] * (1 + m[b] - sum(p[c] * m[c] for c in ends))
+    def rhs(slope, p, m, ends, j):
+        return p[j] * (1 + m[j] - sum(p[i] * m[i] for i in ends))
 
     def cases():
         for T, ends in ((1, [0]), (2, [0, 1]), (3, [0, 1, 2]), (3, [1, 2])):
             letters = field_grid("z", (2, T))
             m, x = letters.copy()
-            total = sum(x[b] for b in ends)
-            p = np.array([x[b] / total if b in ends else 0 for b in range(T)], dtype=object)
-            m[[b for b in range(T) if b not in ends]] = -inf
-            for b in ends:
-                yield slope_of_soft(letters, ends, b), zero_outside(p, zero=letters[0, 0]), zero_outside(m), ends, b
+            total = sum(x[j] for j in ends)
+            p = np.array([x[j] / total if j in ends else 0 for j in range(T)], dtype=object)
+            m[[j for j in range(T) if j not in ends]] = -inf
+            for j in ends:
+                yield slope_of_soft(letters, ends, j), zero_outside(p, zero=letters[0, 0]), zero_outside(m), ends, j
 
     check_equation("eq-gallery-soft-slope", first, rhs, cases())
 
@@ -616,15 +617,15 @@ ROWS = {r"y(#k)": "row[#k]", r"y'(#k)": "other_row[#k]", r"d(#k)": "difference[#
 
 
 @computed(kind="torch's autograd")
-def slope_of_both(u, v):
-    """The slope in u of both divergences between two softmax outputs, with nothing held constant."""
-    u, v = torch.tensor(u, requires_grad=True), torch.tensor(v)
-    p, q = torch.log_softmax(u, -1), torch.log_softmax(v, -1)
+def slope_of_both(z, v):
+    """The slope in z of both divergences between two softmax outputs, with nothing held constant."""
+    z, v = torch.tensor(z, requires_grad=True), torch.tensor(v)
+    p, q = torch.log_softmax(z, -1), torch.log_softmax(v, -1)
     both = (p.exp() * (p - q)).sum() + (q.exp() * (q - p)).sum()
-    return torch.autograd.grad(both, u)[0].numpy()
+    return torch.autograd.grad(both, z)[0].numpy()
 
 
-@pytest.mark.equation("eq-gallery-consistency-free", patterns=ROWS | {r"\frac{\partial J}{\partial u(k)}": "slope"})
+@pytest.mark.equation("eq-gallery-consistency-free", patterns=ROWS | {r"\frac{\partial J}{\partial z(k)}": "slope"})
 def test_consistency_free():
     """torch's autograd of both divergences with nothing held constant against the closed form."""
     def rhs(slope, row, other_row, difference, k, V):
@@ -633,12 +634,12 @@ def test_consistency_free():
 
     def cases():
         for seed, V in enumerate((4, 2, 3)):
-            u, v = np.random.default_rng(seed).normal(size=(2, V))
-            v = [v, u[::-1].copy(), u][seed]
-            p, q = softmax(np.exp([u, v]))
+            z, v = np.random.default_rng(seed).normal(size=(2, V))
+            v = [v, z[::-1].copy(), z][seed]
+            p, q = softmax(np.exp([z, v]))
             arrays = p, q, np.log(p / q)
             for k in range(V):
-                yield slope_of_both(u, v)[k], *(zero_outside(array, zero=5.0) for array in arrays), k, V
+                yield slope_of_both(z, v)[k], *(zero_outside(array, zero=5.0) for array in arrays), k, V
 
     check_equation("eq-gallery-consistency-free", first, rhs, cases(), tolerance=1e-13)
 
@@ -650,7 +651,7 @@ def slope_of_pull(x, other, i, j):
 
 
 @pytest.mark.equation("eq-gallery-consistency-curl", patterns=ROWS | {
-    r"\frac{\partial f(i)}{\partial u'(j)}": "by_other", r"\frac{\partial f'(j)}{\partial u(i)}": "by_own"})
+    r"\frac{\partial f(i)}{\partial z'(j)}": "by_other", r"\frac{\partial f'(j)}{\partial z(i)}": "by_own"})
 def test_consistency_curl():
     """sympy: slopes of what the two views get, crosswise, against the difference of two covariances."""
     def lhs(by_other, by_own, row, other_row, i, j):
@@ -682,8 +683,8 @@ def test_consistency_curl():
 def float_cases():
     """Logits, log-softmax and target, in floats."""
     for seed, (T, V, targets) in enumerate(SHAPES):
-        u = np.random.default_rng(seed).normal(size=(T, V))
-        yield u, u - np.log(np.exp(u).sum(axis=1, keepdims=True)), targets
+        z = np.random.default_rng(seed).normal(size=(T, V))
+        yield z, z - np.log(np.exp(z).sum(axis=1, keepdims=True)), targets
 
 
 @computed(kind="recursion")
@@ -716,14 +717,14 @@ def test_entropy():
 
 
 @computed(kind="torch's autograd")
-def slope_with_entropy(u, targets, mu):
+def slope_with_entropy(z, targets, mu):
     """The slope of -log Z - mu H, both of the listed strings, in each logit."""
-    strings, u = ctc_strings(u, targets), torch.tensor(u, requires_grad=True)
-    log_y = torch.log_softmax(u, -1)
+    strings, z = ctc_strings(z, targets), torch.tensor(z, requires_grad=True)
+    log_y = torch.log_softmax(z, -1)
     logs = sum(log_y[t, [string[t] for string in strings]] for t in range(len(log_y)))
     shares = torch.log_softmax(logs, 0)
     objective = -torch.logsumexp(logs, 0) + mu * (shares.exp() * shares).sum()
-    return torch.autograd.grad(objective, u)[0].numpy()
+    return torch.autograd.grad(objective, z)[0].numpy()
 
 
 @computed
@@ -738,7 +739,7 @@ def mean_logs(log_y, targets):
 
 
 @pytest.mark.equation("eq-gallery-entropy-logits", patterns={
-    r"\frac{\partial\, (L - \mu H)}{\partial u_t(k)}": "slope"})
+    r"\frac{\partial\, (L - \mu H)}{\partial z_t(k)}": "slope"})
 def test_entropy_logits():
     """autograd of -log Z - mu H over the strings against occupancies of alpha and beta, and means of log-weights with
     and without a symbol."""
@@ -746,10 +747,10 @@ def test_entropy_logits():
         return y[t, k] - occupancy[t, k] + mu * occupancy[t, k] * (with_symbol[t, k] - mean)
 
     def cases():
-        for seed, (u, log_y, targets) in enumerate(float_cases()):
+        for seed, (z, log_y, targets) in enumerate(float_cases()):
             mu, means, y = [0.3, -0.2, 0.0][seed % 3], mean_logs(log_y, targets), np.exp(log_y)
-            for t, k in np.ndindex(u.shape):
-                yield (slope_with_entropy(u, targets, mu)[t, k], zero_outside(y),
+            for t, k in np.ndindex(z.shape):
+                yield (slope_with_entropy(z, targets, mu)[t, k], zero_outside(y),
                        zero_outside(ctc_occupancy_of_nodes(y, targets)), zero_outside(means["with_symbol"]),
                        means["mean"], mu, t, k, targets)
 
@@ -757,7 +758,7 @@ def test_entropy_logits():
 
 
 @pytest.mark.equation("eq-gallery-baseline", patterns={
-    r"\Pr(\pi)": "(mass(y, pi) / z)", r"R(\pi)": "risk_of(pi)", r"\pi_t": "pi[t]"}, over={r"\pi": "for pi in strings"})
+    r"\Pr(\pi)": "(mass(y, pi) / z)", r"C(\pi)": "risk_of(pi)", r"\pi_t": "pi[t]"}, over={r"\pi": "for pi in strings"})
 def test_baseline():
     """sympy: the exact slope of the mean risk against the mean of the estimator over strings, for any baseline, with
     occupancies of alpha and beta."""
@@ -784,8 +785,7 @@ LISTS = [(2, 4, Target([1, 3], blank=2), Target([1], blank=2), Target([], blank=
 
 
 @pytest.mark.equation("eq-gallery-mwer", patterns={
-    r"\frac{\partial \bar W}{\partial u_t(k)}": "slope", r"\bar W": "mean", "P_{#i}": "odds[#i]",
-    r"E^{(#i)}_{#t}(#k)": "occupancies[#i, #t, #k]"})
+    "C_{#i}": "W[#i]", "P_{#i}": "odds[#i]", r"E^{(#i)}_{#t}(#k)": "occupancies[#i, #t, #k]"})
 def test_mwer():
     """sympy: the mean risk of a list of hypotheses, each the sum of its strings, differentiated, against a covariance
     of risk and occupancies of alpha and beta."""
@@ -830,7 +830,7 @@ def best_of_lattice(y, targets):
 
 
 @pytest.mark.equation("eq-gallery-viterbi", patterns={
-    r"\frac{\partial}{\partial u_t(k)} ( - \max_{\pi} \log w(\pi) )": "grad_logits", r"\pi^*_t": "path[t]"})
+    r"\frac{\partial}{\partial z_t(k)} ( - \max_{\pi} \log w(\pi) )": "grad_logits", r"\pi^*_t": "path[t]"})
 def test_viterbi():
     """sympy: -log of the largest mass of a string, differentiated, against softmax less the path of the lattice."""
     def rhs(grad_logits, y, path, t, k, targets):

@@ -25,10 +25,10 @@ from reference_impl.equations import Quantities, check_equation, zero_outside
 from reference_impl.symbolic import softmax
 
 NOTATION = notation.CTC | Notation({
-    "A_{#t}(#s)": "A[#t, #s]", r"\gamma_{#t}(#s)": "gamma[#t, #s]", "U_{#s}": "begun[#s]", "R_{#s}": "begun_again[#s]",
-    "U'_{#s}": "later[#s]", "R'_{#s}": "later_again[#s]", "h_{#t}(#j)": "h[#t, #j]"})
+    "N_{#t}(#s)": "N[#t, #s]", r"\gamma_{#t}(#s)": "gamma[#t, #s]", "U_{#s}": "begun[#s]", "R_{#s}": "begun_again[#s]",
+    "U'_{#s}": "later[#s]", "R'_{#s}": "later_again[#s]", r"\psi_{#t}(#j)": "h[#t, #j]"})
 QUANTITIES = ranges.CTC | Quantities(
-    {"A": "T, 2 U + 1", "gamma": "T, 2 U + 1", "begun": "2 U + 1", "begun_again": "2 U + 1", "later": "2 U + 1",
+    {"N": "T, 2 U + 1", "gamma": "T, 2 U + 1", "begun": "2 U + 1", "begun_again": "2 U + 1", "later": "2 U + 1",
      "later_again": "2 U + 1", "h": "T, H"},
     {"R = 0": lambda R: R == 0, "R > 0": lambda R: R > 0, "T = U + R": lambda T, U, R: T == U + R,
      "h < 0": lambda h: (h.array < 0).any(), "h = 0": lambda h: (h.array == 0).any()})
@@ -60,16 +60,16 @@ def to_come(targets):
 
 @pytest.mark.equation("eq-digits-beginnings")
 def test_beginnings():
-    """Number of beginnings in a state, by trying every string, against a binomial coefficient."""
-    def lhs(A, begun, begun_again, t, s):
-        return A[t, s]
+    """Number of prefixes in a state, by trying every string, against a binomial coefficient."""
+    def lhs(N, begun, begun_again, t, s):
+        return N[t, s]
 
-    def rhs(A, begun, begun_again, t, s):
+    def rhs(N, begun, begun_again, t, s):
         return comb(t + begun[s] - begun_again[s], s)
 
     check_equation("eq-digits-beginnings", lhs, rhs, (
-        (A, *begun(targets), t, s) for T in (1, 5) for V, targets in TARGETS
-        for A in [ctc_alpha(ones(T, V), targets)] for t, s in np.ndindex(A.shape)))
+        (N, *begun(targets), t, s) for T in (1, 5) for V, targets in TARGETS
+        for N in [ctc_alpha(ones(T, V), targets)] for t, s in np.ndindex(N.shape)))
 
 
 def _flat():
@@ -143,6 +143,6 @@ def test_grad_weights():
 
 
 def y_of(exp_W, exp_b, h):
-    """Softmax of the logits b_k + sum_j W_kj h_t(j), whose exponentials are powers, as h is of whole numbers."""
+    """Softmax of the logits b_k + sum_j W_kj psi_t(j), whose exponentials are powers, as h is of whole numbers."""
     return softmax(each_entry((len(h), len(exp_b)), lambda t, k: exp_b[k] * prod(
         exp_W[k, j] ** each for j, each in enumerate(h[t]))))

@@ -39,11 +39,11 @@ from reference_impl.torch_impl.pruning import losses_and_posteriors
 NOTATION = notation.RNNT | Notation({
     r"f_{#t}(#k)": "f[#t, #k]", r"g_{#u}(#k)": "g[#u, #k]",
     r"e^{f_{#t}(#k)}": "exp_f[#t, #k]", r"e^{g_{#u}(#k)}": "exp_g[#u, #k]",
-    r"\lambda_g": "of_g", r"\lambda_f": "of_f", r"\ell_{#u}(#k)": "alone[#u, #k]", r"c_{#t}(#k)": "encoder[#t, #k]",
-    r"\bar\ell(#k)": "unigram[#k]", "h(#k)": "pull[#k]",
+    r"\lambda_g": "of_g", r"\lambda_f": "of_f", r"q_{#u}(#k)": "alone[#u, #k]", r"c_{#t}(#k)": "encoder[#t, #k]",
+    r"p(#k)": "unigram[#k]", r"\varphi(#k)": "pull[#k]",
 })
 QUANTITIES = ranges.RNNT | Quantities(
-    {"alpha": "T + 1, U + 1", "e_label": "T, U + 1", "D": "T, U + 1", "f": "T, V", "g": "U + 1, V", "exp_f": "T, V",
+    {"alpha": "T + 1, U + 1", "e_label": "T, U + 1", "X": "T, U + 1", "f": "T, V", "g": "U + 1, V", "exp_f": "T, V",
      "exp_g": "U + 1, V", "m": "T", "n": "U + 1", "alone": "U + 1, V", "encoder": "T, V", "unigram": "V", "pull": "V"},
     {
         "t = T": lambda alpha, t, T: t == T,
@@ -187,7 +187,7 @@ def test_total():
 
 
 @computed
-def constrained_beginnings(y, labels):
+def constrained_prefixes(y, labels):
     """At each (t, u), the mass of the first t frames of RNN-T walks with u labels in them, at most one in each."""
     T, U, blank = len(y), len(labels), blank_of(labels)
     alpha = np.full((T + 1, U + 1), zero(y), dtype=object)
@@ -201,7 +201,7 @@ def constrained_beginnings(y, labels):
 
 @pytest.mark.equation("eq-k2-constrained")
 def test_constrained():
-    """Mass of beginnings with at most one label a frame against the recursion with folded weights."""
+    """Mass of prefixes with at most one label a frame against the recursion with folded weights."""
     def lhs(alpha, y, labels, blank, t, u):
         return alpha[t, u]
 
@@ -211,15 +211,15 @@ def test_constrained():
 
     check_equation("eq-k2-constrained", lhs, rhs, (
         (zero_outside(alpha), zero_outside(y), next_labels(labels), blank_of(labels), t, u)
-        for y, labels in INPUTS for alpha in [constrained_beginnings(y, labels)]
+        for y, labels in INPUTS for alpha in [constrained_prefixes(y, labels)]
         for t, u in np.ndindex(alpha.shape) if (t, u) != (0, 0)))
 
 
 def test_constrained_end():
-    """Beginnings that have all frames and labels are the constrained paths."""
+    """Prefixes that have all frames and labels are the constrained paths."""
     for y, labels in INPUTS:
         z = sum(rnnt_mass(y, path) for path in constrained_paths(y, labels))
-        assert constrained_beginnings(y, labels)[-1, -1] == z
+        assert constrained_prefixes(y, labels)[-1, -1] == z
 
 
 @pytest.mark.equation("eq-k2-path-count", patterns={r"\# \text{paths}": "count"})
@@ -360,8 +360,8 @@ def additive(of_predictor):
         def z_of(exps, labels=labels, products=products):
             return rnnt_z(softmax(products(exps)), labels)
 
-        y, D = softmax(products(exps)), products(exps).sum(axis=-1)
-        arrays = exps[:T], exps[T:], rnnt_occupancy_of_nodes(y, labels), rnnt_gamma(y, labels), D
+        y, X = softmax(products(exps)), products(exps).sum(axis=-1)
+        arrays = exps[:T], exps[T:], rnnt_occupancy_of_nodes(y, labels), rnnt_gamma(y, labels), X
         for row, k in np.ndindex(exps[T:].shape if of_predictor else exps[:T].shape):
             index = row + T * of_predictor, k
             slope = -exps[index] * slope_at(z_of, exps, *index) / z_of(exps)
@@ -371,8 +371,8 @@ def additive(of_predictor):
 @pytest.mark.equation("eq-k2-grad-encodings", patterns={r"\frac{\partial L}{\partial f_t(k)}": "slope"})
 def test_grad_encodings():
     """sympy through the softmax of every sum against the matrix product, for the scores of a frame."""
-    def rhs(slope, exp_f, exp_g, occupancy, gamma, D, t, k, T, U):
-        return (exp_f[t, k] * sum(gamma[t, u] / D[t, u] * exp_g[u, k] for u in range(0, U + 1))
+    def rhs(slope, exp_f, exp_g, occupancy, gamma, X, t, k, T, U):
+        return (exp_f[t, k] * sum(gamma[t, u] / X[t, u] * exp_g[u, k] for u in range(0, U + 1))
                 - sum(occupancy[t, u, k] for u in range(0, U + 1)))
 
     check_equation("eq-k2-grad-encodings", first, rhs, additive(of_predictor=False))
@@ -381,8 +381,8 @@ def test_grad_encodings():
 @pytest.mark.equation("eq-k2-grad-predictions", patterns={r"\frac{\partial L}{\partial g_u(k)}": "slope"})
 def test_grad_predictions():
     """The same for the scores of a row."""
-    def rhs(slope, exp_f, exp_g, occupancy, gamma, D, u, k, T, U):
-        return (exp_g[u, k] * sum(gamma[t, u] / D[t, u] * exp_f[t, k] for t in range(0, T))
+    def rhs(slope, exp_f, exp_g, occupancy, gamma, X, u, k, T, U):
+        return (exp_g[u, k] * sum(gamma[t, u] / X[t, u] * exp_f[t, k] for t in range(0, T))
                 - sum(occupancy[t, u, k] for t in range(0, T)))
 
     check_equation("eq-k2-grad-predictions", first, rhs, additive(of_predictor=True))
@@ -410,13 +410,13 @@ def models(f, g):
 
 
 def mixed(y, alone, encoder, of_g, of_f):
-    """s of each node of the first utterance."""
+    """The smoothed scores, not logarithms, of each node of the first utterance."""
     return y ** (1 - of_g - of_f) * alone ** of_g * encoder[:, None] ** of_f
 
 
 @computed(kind="30 digits")
 def normalised_mixture(y, alone, encoder, of_g, of_f):
-    """M and r of each node."""
+    """M and rho of each node."""
     with mpmath.workdps(30):
         s = mixed(*map(np.vectorize(mpmath.mpf, otypes=[object]), (y, alone, encoder)), of_g, of_f)
         M = s.sum(axis=-1)
@@ -424,26 +424,27 @@ def normalised_mixture(y, alone, encoder, of_g, of_f):
 
 
 @pytest.mark.equation("eq-k2-smoothed-deficit", patterns={
-    "M": "M[t, u]", "r(#k)": "r[t, u, #k]", "y(#k)": "y[t, u, #k]", r"\ell(#k)": "alone[u, #k]",
+    "M": "M[t, u]", r"\rho(#k)": "rho[t, u, #k]", "y(#k)": "y[t, u, #k]", "q(#k)": "alone[u, #k]",
     "c(#k)": "encoder[t, #k]"})
 def test_smoothed_deficit():
     """-log of what a node's scores add up to, from 30 digits, against the divergences from the normalised mixture."""
-    def lhs(M, r, y, alone, encoder, of_g, of_f, t, u, V):
+    def lhs(M, rho, y, alone, encoder, of_g, of_f, t, u, V):
         return -log(M[t, u])
 
-    def rhs(M, r, y, alone, encoder, of_g, of_f, t, u, V):
-        return sum(r[t, u, k] * ((1 - of_g - of_f) * log(r[t, u, k] / y[t, u, k]) + of_g * log(r[t, u, k] / alone[u, k])
-                                 + of_f * log(r[t, u, k] / encoder[t, k])) for k in range(0, V))
+    def rhs(M, rho, y, alone, encoder, of_g, of_f, t, u, V):
+        return sum(rho[t, u, k] * (
+            (1 - of_g - of_f) * log(rho[t, u, k] / y[t, u, k]) + of_g * log(rho[t, u, k] / alone[u, k])
+            + of_f * log(rho[t, u, k] / encoder[t, k])) for k in range(0, V))
 
     sums = []
 
     def cases():
         for f, g, _, of_g, of_f in [*batches(), (np.zeros((1, 1, 3)), np.zeros((1, 2, 3)), [1], 0.3, 0.2)]:
             y, alone, encoder, _ = models(f, g)
-            M, r = normalised_mixture(y, alone[0], encoder, of_g, of_f)
+            M, rho = normalised_mixture(y, alone[0], encoder, of_g, of_f)
             sums.append((M, of_g + of_f, (f == 0).all()))
             arrays = [zero_outside(each, outside) for each, outside in zip(
-                (r, y, alone[0], encoder), (0.5, 0.3, 0.2, 0.1), strict=True)]
+                (rho, y, alone[0], encoder), (0.5, 0.3, 0.2, 0.1), strict=True)]
             for t, u in np.ndindex(M.shape):
                 yield M, *arrays, of_g, of_f, t, u, y.shape[-1]
 
@@ -513,7 +514,7 @@ def test_smoothed_predictor():
 # --- the delay penalty ---
 
 DELAY = {r"w_d(\pi)": "w_d", r"w(\pi)": "w", r"e^{d\, #a / 2}": "root ** (#a)", r"e^{-d\, #a}": "root ** (-2 * #a)"}
-OF_PATHS = {r"\Pr(\pi)": "p[i]", r"\Pr(\pi')": "p[j]", r"S(\pi)": "S[i]", r"S(\pi')": "S[j]"}
+OF_PATHS = {r"\Pr(\pi)": "p[i]", r"\Pr(\pi')": "p[j]", r"A(\pi)": "A[i]", r"A(\pi')": "A[j]"}
 ROOTS = [Fraction(3, 2), Fraction(1), Fraction(2, 3)]  # e^(d/2), so that all weights are fractions
 
 
@@ -533,22 +534,22 @@ def delayed():
             for root in ROOTS:
                 y_d, paths = penalised(y, labels, root), PATHS[kind](y, labels)
                 w, w_d = (np.array([rnnt_mass(each, path) for path in paths]) for each in (y, y_d))
-                S = np.array([sum(t for t, _, k in path if k != blank_of(labels)) for path in paths], dtype=object)
-                yield y, labels, kind, y_d, root, w, w_d, S
+                A = np.array([sum(t for t, _, k in path if k != blank_of(labels)) for path in paths], dtype=object)
+                yield y, labels, kind, y_d, root, w, w_d, A
 
 
 EACH_PATH = "a path by itself: which paths there are does not matter"
 
 
-@pytest.mark.equation("eq-delay-weight", patterns=DELAY | {r"S(\pi)": "S"})
+@pytest.mark.equation("eq-delay-weight", patterns=DELAY | {r"A(\pi)": "A"})
 def test_delay_weight():
     """The product of a path's penalised scores against its weight and two factors."""
-    def rhs(w_d, w, root, S, T, U):
-        return w * root ** (U * (T - 1)) * root ** (-2 * S)
+    def rhs(w_d, w, root, A, T, U):
+        return w * root ** (U * (T - 1)) * root ** (-2 * A)
 
     check_equation("eq-delay-weight", first, rhs, (
-        (w_d[i], w[i], root, S[i], len(y), len(labels))
-        for y, labels, _, _, root, w, w_d, S in delayed() for i in range(len(w))),
+        (w_d[i], w[i], root, A[i], len(y), len(labels))
+        for y, labels, _, _, root, w, w_d, A in delayed() for i in range(len(w))),
         algebraic={paths.__name__: EACH_PATH for paths in PATHS.values()})
 
 
@@ -556,12 +557,12 @@ def test_delay_weight():
                       over={r"\pi'": "for j in range(0, paths)"})
 def test_delay_tilt():
     """A path's share of the recursion's Z with the penalty against its share without, tilted and normalised."""
-    def rhs(share, i, p, S, root, paths):
-        return p[i] * root ** (-2 * S[i]) / sum(p[j] * root ** (-2 * S[j]) for j in range(0, paths))
+    def rhs(share, i, p, A, root, paths):
+        return p[i] * root ** (-2 * A[i]) / sum(p[j] * root ** (-2 * A[j]) for j in range(0, paths))
 
     check_equation("eq-delay-tilt", first, rhs, (
-        (share, i, zero_outside(p, Fraction(1, 3)), zero_outside(S, 1), root, len(w))
-        for y, labels, kind, y_d, root, w, w_d, S in delayed() for p in [w / k2_z(y, labels, kind)]
+        (share, i, zero_outside(p, Fraction(1, 3)), zero_outside(A, 1), root, len(w))
+        for y, labels, kind, y_d, root, w, w_d, A in delayed() for p in [w / k2_z(y, labels, kind)]
         for i, share in enumerate(w_d / k2_z(y_d, labels, kind))))
 
 
@@ -569,18 +570,18 @@ def test_delay_tilt():
                       over={r"\pi": "for i in range(0, paths)"})
 def test_delay_loss():
     """-log of the recursion's Z with the penalty against the loss without, a constant, and a mean over the paths."""
-    def rhs(loss_d, loss, d, T, U, p, S, paths):
-        return loss - d * U * (T - 1) / 2 - log(sum(p[i] * exp(-d * S[i]) for i in range(0, paths)))
+    def rhs(loss_d, loss, d, T, U, p, A, paths):
+        return loss - d * U * (T - 1) / 2 - log(sum(p[i] * exp(-d * A[i]) for i in range(0, paths)))
 
     check_equation("eq-delay-loss", first, rhs, (
         (-log(k2_z(y_d, labels, kind)), -log(z), 2 * log(root), len(y), len(labels),
-         zero_outside((w / z).astype(float), 0.3), zero_outside(S, 1), len(w))
-        for y, labels, kind, y_d, root, w, _, S in delayed() for z in [k2_z(y, labels, kind)]), tolerance=1e-13)
+         zero_outside((w / z).astype(float), 0.3), zero_outside(A, 1), len(w))
+        for y, labels, kind, y_d, root, w, _, A in delayed() for z in [k2_z(y, labels, kind)]), tolerance=1e-13)
 
 
 @computed(kind="sympy")
 def change_of_mean(y, labels, kind, root):
-    """The derivative of the mean of S with respect to d: Z of the recursion as a polynomial in x = e^(-d), which counts
+    """The derivative of the mean of A with respect to d: Z of the recursion as a polynomial in x = e^(-d), which counts
     frames, and x dZ/dx / Z as the mean."""
     x, counting = field("x", QQ)[1], y.copy()
     for t, u, k in np.ndindex(y.shape):
@@ -594,21 +595,21 @@ def change_of_mean(y, labels, kind, root):
 
 
 @pytest.mark.equation("eq-delay-variance", patterns=OF_PATHS | {
-    r"\frac{\partial \bar S}{\partial d}": "change", r"\Pr\nolimits_d(\pi)": "p_d[i]"},
+    r"\frac{\partial\, \mathbb E_d[\, A \,]}{\partial d}": "change", r"\Pr\nolimits_d(\pi)": "p_d[i]"},
     over={r"\pi": "for i in range(0, paths)"})
 def test_delay_variance():
-    """sympy through the recursion, for the mean of S, against minus the variance of S among the penalised paths."""
-    def rhs(change, p_d, S, paths):
-        return -(sum(p_d[i] * S[i] ** 2 for i in range(0, paths))
-                 - sum(p_d[i] * S[i] for i in range(0, paths)) ** 2)
+    """sympy through the recursion, for the mean of A, against minus the variance of A among the penalised paths."""
+    def rhs(change, p_d, A, paths):
+        return -(sum(p_d[i] * A[i] ** 2 for i in range(0, paths))
+                 - sum(p_d[i] * A[i] for i in range(0, paths)) ** 2)
 
     changes = []
 
     def cases():
-        for y, labels, kind, y_d, root, _, w_d, S in delayed():
+        for y, labels, kind, y_d, root, _, w_d, A in delayed():
             changes.append(change_of_mean(y, labels, kind, root))
             p_d = zero_outside(w_d / k2_z(y_d, labels, kind), Fraction(1, 3))
-            yield changes[-1], p_d, zero_outside(S, 1), len(S)
+            yield changes[-1], p_d, zero_outside(A, 1), len(A)
 
     check_equation("eq-delay-variance", first, rhs, cases())
     assert max(changes) == 0 > min(changes)

@@ -36,12 +36,13 @@ from reference_impl.semiring import REAL
 from reference_impl.symbolic import field_grid, softmax
 from reference_impl.topology import constrained_rnnt_lattice, monotonic_rnnt_lattice
 
-NOTATION = notation.RNNT | Notation({"Z": "Z", r"\frac{\partial L}{\partial b_{t,u}}": "slope",
+NOTATION = notation.RNNT | Notation({"Z": "Z", r"\frac{\partial L}{\partial z_{t,u}(\varnothing)}": "slope",
                                      r"\frac{\partial L}{\partial z_{t,u}(k)}": "slope",
+                                     r"z_\varnothing": "b", r"p_{#t,#u}": "s[#t, #u]",
                                      r"q_{#t,#u}(#k)": "q[#t, #u, #k]", "q_k": "shares[k]"}, over={"j": "range(V)"})
 QUANTITIES = ranges.RNNT | Quantities(
-    {"alpha": "T + 1, U + 1", "q": "T, U + 1, V", "s": "T, U + 1", "log_probs": "V", "probs": "V", "a": "V", "z": "V",
-     "shares": "V"},
+    {"alpha": "T + 1, U + 1", "q": "T, U + 1, V", "s": "T, U + 1", "log_probs": "V", "probs": "V", "zeta": "V",
+     "z": "V", "shares": "V"},
     {
         "t = T": lambda alpha, t, T: t == T,
         "one label in the vocabulary": lambda V: V == 2,
@@ -181,7 +182,7 @@ def test_ends():
 
 @pytest.mark.equation("eq-mono-cut")
 def test_cut():
-    """Sum over all strings against beginnings times endings, in front of every frame and behind the last."""
+    """Sum over all strings against prefixes times suffixes, in front of every frame and behind the last."""
     def rhs(Z, alpha, beta, t, U):
         return sum(alpha[t, u] * beta[t, u] for u in range(0, U + 1))
 
@@ -198,7 +199,7 @@ def live_nodes(T, U):
     return len({entry[:2] for path in paths for entry in path}) + 1 if paths else 0
 
 
-@pytest.mark.equation("eq-mono-live", patterns={r"N_{\text{nodes}}": "nodes"})
+@pytest.mark.equation("eq-mono-live", patterns={r"\# \text{nodes}": "nodes"})
 def test_live():
     """Nodes on the enumerated paths, the end among them, against the size of the band."""
     def rhs(nodes, T, U):
@@ -221,7 +222,7 @@ def nodes_with_masses():
             yield mono_z(y, labels), *arrays, next_labels(labels), blank_of(labels), t, u
 
 
-@pytest.mark.equation("eq-mono-blank-arc", patterns={r"e_\varnothing(t, u)": "uses[t, u, blank]"})
+@pytest.mark.equation("eq-mono-blank-arc", patterns={r"\gamma_\varnothing(t, u)": "uses[t, u, blank]"})
 def test_blank_arc():
     """Share of the strings that use the blank of a node against alpha, the step, and beta."""
     def lhs(Z, uses, alpha, beta, y, labels, blank, t, u):
@@ -233,7 +234,7 @@ def test_blank_arc():
     check_equation("eq-mono-blank-arc", lhs, rhs, nodes_with_masses())
 
 
-@pytest.mark.equation("eq-mono-label-arc", patterns={"e_y(t, u)": "uses[t, u, labels[u]]"})
+@pytest.mark.equation("eq-mono-label-arc", patterns={r"\gamma_y(t, u)": "uses[t, u, labels[u]]"})
 def test_label_arc():
     """Share of the strings that use the next label of a node against alpha, the step, and beta."""
     def lhs(Z, uses, alpha, beta, y, labels, blank, t, u):
@@ -259,7 +260,7 @@ def test_grad_log_probs():
 
 
 def grad_mono_logits():
-    """sympy: the derivative of -log of the sum over strings with respect to each logit, x = e^a, labels and the index:
+    """sympy: the derivative of -log of the sum over strings with respect to each logit, x = e^z, labels and the index:
     at fractions, and as rational functions of x where those are small."""
     for x, labels in FEW["monotonic"]:
         for index in np.ndindex(x.shape):
@@ -271,7 +272,7 @@ def grad_mono_logits():
             yield -x[index] * slope(z, x[index]) / z, x, labels, index
 
 
-@pytest.mark.equation("eq-mono-fused")
+@pytest.mark.equation("eq-mono-fused", patterns={r"\frac{\partial L}{\partial z_{t,u}(k)}": "grad_logits"})
 def test_fused():
     """sympy: derivative of -log of the sum over strings with respect to each logit against the merged form."""
     def rhs(grad_logits, y, alpha, beta, Z, labels, blank, t, u, k):
@@ -350,32 +351,32 @@ def constrained_mass(y, labels, start, stop, u, end, blank):
 
 @computed
 def reaching(table, blank):
-    """For each frame and string, the mass of the constrained courses that reach the frame with it on the page."""
+    """For each frame and string, the mass of the constrained paths that reach the frame with it written."""
     T, V, _ = table.shape
-    return {(t, h): constrained_mass(rows_for(table, h, blank), h, 0, t, 0, len(h), blank)
-            for t in range(T) for h in strings(T, V, blank)}
+    return {(t, xi): constrained_mass(rows_for(table, xi, blank), xi, 0, t, 0, len(xi), blank)
+            for t in range(T) for xi in strings(T, V, blank)}
 
 
 @pytest.mark.equation("eq-mono-constrained-missing", patterns={
-    r"Z_{\text{con}}(l)": "Z_con[string]", r"\alpha(t, h)": "reached[t, h]", r"y_{t,h}(k)": "drawn[t, h, k]",
-    r"y_{t,hk}(\varnothing)": "drawn[t, h + (k,), blank]"},
-    over={"l": "for string in strings", "h": "strings", "k": "range(V)"})
+    r"Z_{\text{con}}(l)": "Z_con[string]", r"\alpha(t, \xi)": "reached[t, xi]", r"y_{t,\xi}(k)": "drawn[t, xi, k]",
+    r"y_{t,\xi k}(\varnothing)": "drawn[t, xi + (k,), blank]"},
+    over={"l": "for string in strings", r"\xi": "strings", "k": "range(V)"})
 def test_constrained_missing():
     """1 less the totals of all strings, by the lattice, against the mass that is drawn a second label in some frame."""
     def lhs(Z_con, reached, drawn, strings, blank, T, V):
         return 1 - sum(Z_con[string] for string in strings)
 
     def rhs(Z_con, reached, drawn, strings, blank, T, V):
-        return sum(sum(sum(reached[t, h] * drawn[t, h, k] * (1 - drawn[t, h + (k,), blank])
-                           for k in range(0, V) if k != blank) for h in strings) for t in range(0, T))
+        return sum(sum(sum(reached[t, xi] * drawn[t, xi, k] * (1 - drawn[t, xi + (k,), blank])
+                           for k in range(0, V) if k != blank) for xi in strings) for t in range(0, T))
 
     missing = []
 
     def cases():
         for seed, (T, V, blank) in enumerate(MACHINES):
             table = machine(seed, T, V)
-            drawn = {(t, h, k): table[t, (blank, *h)[-1], k]
-                     for t in range(T) for h in strings(T + 1, V, blank) for k in range(V)}
+            drawn = {(t, xi, k): table[t, (blank, *xi)[-1], k]
+                     for t in range(T) for xi in strings(T + 1, V, blank) for k in range(V)}
             Z_con = totals(constrained_rnnt_lattice, table, blank)
             missing.append(1 - sum(Z_con.values()))
             yield Z_con, reaching(table, blank), drawn, strings(T, V, blank), blank, T, V
@@ -440,25 +441,25 @@ def test_log_label():
 
 
 @computed(kind="30 digits")
-def softmax_in_digits(a):
+def softmax_in_digits(zeta):
     with mpmath.workdps(30):
-        exps = [mpmath.exp(value) for value in a]
+        exps = [mpmath.exp(value) for value in zeta]
         return [each / sum(exps) for each in exps]
 
 
 @pytest.mark.equation("eq-hat-from-softmax", patterns={r"y(\varnothing)": "probs[blank]"})
 def test_from_softmax():
     """The blank's log-odds under a softmax, with 30 digits, against its logit less the log-sum-exp of the labels'."""
-    def lhs(probs, a, V, blank):
+    def lhs(probs, zeta, V, blank):
         return log(probs[blank] / (1 - probs[blank]))
 
-    def rhs(probs, a, V, blank):
-        return a[blank] - log(sum(exp(a[j]) for j in range(0, V) if j != blank))
+    def rhs(probs, zeta, V, blank):
+        return zeta[blank] - log(sum(exp(zeta[j]) for j in range(0, V) if j != blank))
 
     def cases():
         for b, z, blank in rows():
-            a = np.where(np.arange(len(z)) == blank, b, z)
-            yield softmax_in_digits(a), zero_outside(a, zero=9.0), len(a), blank
+            zeta = np.where(np.arange(len(z)) == blank, b, z)
+            yield softmax_in_digits(zeta), zero_outside(zeta, zero=9.0), len(zeta), blank
 
     check_equation("eq-hat-from-softmax", lhs, rhs, cases(), tolerance=1e-13)
 
@@ -487,7 +488,8 @@ def rows_of_symbols():
             yield x, hat_probabilities(x, blank), blank
 
 
-@pytest.mark.equation("eq-hat-slope-blank", patterns={r"\frac{\partial \log y(i)}{\partial b}": "slope", "s": "share"})
+@pytest.mark.equation("eq-hat-slope-blank", patterns={
+    r"\frac{\partial \log y(i)}{\partial z_\varnothing}": "slope", "p": "share"})
 def test_slope_blank():
     """sympy: d log y / d b of each symbol against one-hot minus the sigmoid."""
     def rhs(slope, i, share, blank):
@@ -588,7 +590,9 @@ def same_in_hat(x, blank):
 
 
 @pytest.mark.equation("eq-hat-coordinates", patterns={
-    r"\frac{\partial L}{\partial z_{t,u}(k)}": "by_label", r"\frac{\partial L}{\partial b_{t,u}}": "by_blank"})
+    r"\frac{\partial L}{\partial \zeta_{t,u}(k)}": "grad_logits",
+    r"\frac{\partial L}{\partial z_{t,u}(k)}": "by_label",
+    r"\frac{\partial L}{\partial z_{t,u}(\varnothing)}": "by_blank"})
 def test_coordinates():
     """sympy: derivatives through a softmax, with respect to the labels' logits, against those through HAT where both
     give the same probabilities."""
@@ -657,7 +661,7 @@ def at_the_floor():
 
 
 @pytest.mark.equation("eq-hat-clamped", conditions={
-    r"\text{where } 1 - s_{t,u} < \varepsilon": "1 - s[t, u] < floor"})
+    r"\text{where } 1 - p_{t,u} < \varepsilon": "1 - s[t, u] < floor"})
 def test_clamped():
     """The derivative with respect to the blank's logit, to 25 digits, where the labels' share is held at a floor."""
     def rhs(slope, s, e_blank, floor, t, u):

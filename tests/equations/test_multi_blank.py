@@ -20,14 +20,14 @@ from reference_impl.symbolic import softmax
 NOTATION = notation.RNNT | Notation({
     r"\varnothing_{#m}": "blanks[#m]",
     r"\varnothing_{#m}(#t, #u)": "y[#t, #u, blanks[#m]]",
-    r"e_{#m}(#t, #u)": "e[#m][#t, #u]",
+    r"\gamma_{#m}(#t, #u)": "e[#m][#t, #u]",
     r"\mathcal M": "M",
     r"e^{-\sigma #n}": "s ** #n",
     r"N(\pi)": "N[pi]",
     r"\frac{\partial L_\sigma}{\partial \sigma}": "slope",
     r"\frac{\partial^2 L_\sigma}{\partial \sigma^2}": "slope",
-    r"\mathrm E_\sigma[N]": "sum(tilted[pi] * N[pi] for pi in paths)",
-    r"\mathrm E_\sigma[N^{#n}]": "sum(tilted[pi] * N[pi] ** #n for pi in paths)",
+    r"\mathbb E_\sigma[N]": "sum(tilted[pi] * N[pi] for pi in paths)",
+    r"\mathbb E_\sigma[N^{#n}]": "sum(tilted[pi] * N[pi] ** #n for pi in paths)",
 })
 QUANTITIES = ranges.RNNT | Quantities({"M": "M"}, {
     "a blank that is not 0": (lambda blanks: blanks[1] != 0, *ranges.RNNT.ends["a blank that is not 0"]),
@@ -78,14 +78,14 @@ def blank_z(y, labels, blanks):
 
 @computed
 def blank_alpha(y, labels, blanks):
-    """Mass of all beginnings that reach node (t, u)."""
+    """Mass of all prefixes that reach node (t, u)."""
     T, U = len(y), len(labels)
     return mass_at_nodes(y, T, U, lambda node: mass_of_ways(y, (0, 0), node, steps(T, labels, blanks)))
 
 
 @computed
 def blank_beta(y, labels, blanks):
-    """Mass of all endings from node (t, u), its own step included, and the end, in one more column."""
+    """Mass of all suffixes from node (t, u), its own step included, and the end, in one more column."""
     T, U = len(y), len(labels)
     return with_end(mass_at_nodes(y, T, U, lambda node: mass_of_ways(y, node, (T, U), steps(T, labels, blanks))))
 
@@ -102,7 +102,7 @@ def nodes():
 
 @pytest.mark.equation("eq-blank-alpha")
 def test_alpha():
-    """Mass of the enumerated beginnings against those of the nodes before."""
+    """Mass of the enumerated prefixes against those of the nodes before."""
     def lhs(alpha, y, labels, blanks, M, t, u):
         return alpha[t, u]
 
@@ -116,7 +116,7 @@ def test_alpha():
 
 @pytest.mark.equation("eq-blank-beta")
 def test_beta():
-    """Mass of the enumerated endings against those of the nodes after."""
+    """Mass of the enumerated suffixes against those of the nodes after."""
     def lhs(beta, y, labels, blanks, M, t, u):
         return beta[t, u]
 
@@ -276,15 +276,15 @@ def shares(y, labels, blanks):
     return masses / masses.sum()
 
 
-@pytest.mark.equation("eq-blank-sigma-tilt", over={"n": "chance"}, patterns={
-    r"\Pr_\sigma(\pi)": "tilted[pi]", r"\Pr(\pi)": "share[pi]", "\\Pr(N = n)": "chance[n]"})
+@pytest.mark.equation("eq-blank-sigma-tilt", over={"j": "chance"}, patterns={
+    r"\Pr_\sigma(\pi)": "tilted[pi]", r"\Pr(\pi)": "share[pi]", "\\Pr(N = j)": "chance[j]"})
 def test_sigma_tilt():
     """Each path's share, all probabilities times s, against its share without, tilted by its number of steps."""
     def lhs(tilted, share, N, chance, s, pi):
         return tilted[pi]
 
     def rhs(tilted, share, N, chance, s, pi):
-        return s ** N[pi] * share[pi] / sum(s ** n * chance[n] for n in chance)
+        return s ** N[pi] * share[pi] / sum(s ** j * chance[j] for j in chance)
 
     def cases():
         for (y, labels, blanks), s in scales():
@@ -350,7 +350,7 @@ def test_sigma_curvature():
 
 
 @pytest.mark.equation("eq-blank-sigma-grad", patterns={
-    r"\frac{\partial L_\sigma}{\partial a_{t,u}(k)}": "grad_logits", r"\gamma_\sigma(#t, #u)": "gamma[#t, #u]",
+    r"\frac{\partial L_\sigma}{\partial z_{t,u}(k)}": "grad_logits", r"\gamma_\sigma(#t, #u)": "gamma[#t, #u]",
     r"E^\sigma_{#t,#u}(#k)": "occupancy[#t, #u, #k]"})
 def test_sigma_grad():
     """sympy: derivative of -log of the path sum, every step times s, with respect to each logit, against the true

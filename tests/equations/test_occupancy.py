@@ -34,18 +34,17 @@ from reference_impl.equations import Quantities, check_equation, computed, zero_
 from reference_impl.semiring import REAL
 
 NOTATION = notation.RNNT | Notation({
-    r"P_{#t}(#k)": "P[#t, #k]",
-    r"F_{#t}(#r)": "F[#t, #r]",
+    r"P_{#t}(#j)": "P[#t, #j]",
+    r"F_{#t}(#u)": "F[#t, #u]",
     r"Z_{\mathcal K}": "z_band",
     r"M_{\mathcal K}": "M",
 })
 QUANTITIES = ranges.RNNT | Quantities(
     {"P": "T, U + 1", "F": "T, U + 1", "left_low": "T, U + 1", "entered": "T, U + 1", "w_blank": "T, U + 1",
-     "w_label": "T, U", "beta": "T + 1, U + 1", "c": "T", "d": "U", "e_all": "T, U + 1, V", "e_inside": "T, U + 1, V",
-     "e_leaving": "T, U + 1, V"},
+     "w_label": "T, U", "beta": "T + 1, U + 1", "c": "T", "eta": "U", "p_all": "T, U + 1, V", "p_inside": "T, U + 1, V",
+     "p_leaving": "T, U + 1, V"},
     {"N = 2": lambda N: N == 2, "n = 0": lambda n: n == 0, "n = N": lambda n, N: n == N,
-     "k = 0": lambda k, P: k == 0, "k = U": lambda k, P, U: k == U,
-     "r = 0": lambda r: r == 0, "r = U": lambda r, U: r == U,
+     "j = 0": lambda j, P: j == 0, "j = U": lambda j, P, U: j == U,
      "nothing leaves the band": lambda z_band, z: z_band == z, "nothing stays in the band": lambda z_band: z_band == 0})
 INPUTS = sorted(RNNT_INPUTS, key=lambda case: case[0].size)  # runs with random numbers end at the first that differs
 FIVE = Fraction(5)  # what reads as 5 outside its range is noticed when it is read there
@@ -76,18 +75,18 @@ def by_factor(y, labels, t, u):
 @pytest.mark.equation("eq-occ-rescale", patterns={"Z'": "z_rescaled"})
 def test_rescale():
     """The sum over paths with a factor on the blanks of each frame and one on each label, against factors taken out."""
-    def rhs(z_rescaled, z, c, d, T, U):
-        return z * prod(c[t] for t in range(0, T)) * prod(d[u] for u in range(0, U))
+    def rhs(z_rescaled, z, c, eta, T, U):
+        return z * prod(c[t] for t in range(0, T)) * prod(eta[u] for u in range(0, U))
 
     def cases():
         for y, labels in INPUTS:
-            (T, rows, _), c, d, scaled = y.shape, probabilities(7, len(y)), probabilities(8, len(labels)), y.copy()
+            (T, rows, _), c, eta, scaled = y.shape, probabilities(7, len(y)), probabilities(8, len(labels)), y.copy()
             for t, u in np.ndindex(T, rows):
                 scaled[t, u, blank_of(labels)] *= c[t]
                 if u < rows - 1:
-                    scaled[t, u, labels[u]] *= d[u]
-            yield (rnnt_z(scaled, labels), rnnt_z(y, labels), zero_outside(c, zero=FIVE), zero_outside(d, zero=FIVE), T,
-                   rows - 1)
+                    scaled[t, u, labels[u]] *= eta[u]
+            yield (rnnt_z(scaled, labels), rnnt_z(y, labels), zero_outside(c, zero=FIVE), zero_outside(eta, zero=FIVE),
+                   T, rows - 1)
 
     check_equation("eq-occ-rescale", first, rhs, cases())
 
@@ -121,7 +120,7 @@ def test_ridge_variance():
 
 @computed
 def shares_by_labels(y, labels):
-    """P_t(k), (T, U+1): the share of the mass of the paths that write k labels in frame t."""
+    """P_t(j), (T, U+1): the share of the mass of the paths that write j labels in frame t."""
     blank, shares = blank_of(labels), np.full(y.shape[:2], zero(y), dtype=object)
     paths = rnnt_paths(y, labels)
     for entries, share in zip(paths, path_shares(y, paths), strict=True):
@@ -132,21 +131,21 @@ def shares_by_labels(y, labels):
 
 @pytest.mark.equation("eq-occ-flat-labels")
 def test_flat_labels():
-    """Share of all paths that write k labels in frame t, by counting them, against a ratio of binomials."""
-    def lhs(P, T, U, k, t):
-        return P[t, k]
+    """Share of all paths that write j labels in frame t, by counting them, against a ratio of binomials."""
+    def lhs(P, T, U, j, t):
+        return P[t, j]
 
-    def rhs(P, T, U, k, t):
-        return comb(T + U - 2 - k, U - k) / Fraction(comb(T + U - 1, U))
+    def rhs(P, T, U, j, t):
+        return comb(T + U - 2 - j, U - j) / Fraction(comb(T + U - 1, U))
 
     check_equation("eq-occ-flat-labels", lhs, rhs, (
-        (P, len(y), len(labels), k, t) for y, labels in flats() if len(y) >= 2
-        for P in [zero_outside(shares_by_labels(y, labels))] for t, k in np.ndindex(P.array.shape)),
+        (P, len(y), len(labels), j, t) for y, labels in flats() if len(y) >= 2
+        for P in [zero_outside(shares_by_labels(y, labels))] for t, j in np.ndindex(P.array.shape)),
         left_out={"T = 1": "for T >= 2"})
 
 
 def entered(y, labels):
-    """def-occ-entered: the mass of the beginnings that enter a frame in a row."""
+    """def-occ-entered: the mass of the prefixes that enter a frame in a row."""
     alpha = rnnt_alpha(y, labels)
     found = alpha * 0
     found[0, 0] += 1
@@ -157,14 +156,14 @@ def entered(y, labels):
 @pytest.mark.equation("eq-occ-frame-labels", patterns={
     r"\iota(#t, #u)": "entered[#t, #u]", r"\varnothing(#t, #u)": "w_blank[#t, #u]", r"y(#t, #u)": "w_label[#t, #u]"})
 def test_frame_labels():
-    """Share of the mass of the paths that write k labels in frame t, against entering, writing, leaving, finishing."""
-    def lhs(P, entered, w_blank, w_label, beta, z, t, k, U):
-        return P[t, k]
+    """Share of the mass of the paths that write j labels in frame t, against entering, writing, leaving, finishing."""
+    def lhs(P, entered, w_blank, w_label, beta, z, t, j, U):
+        return P[t, j]
 
-    def rhs(P, entered, w_blank, w_label, beta, z, t, k, U):
+    def rhs(P, entered, w_blank, w_label, beta, z, t, j, U):
         return 1 / z * sum(
-            entered[t, u] * prod(w_label[t, u + j] for j in range(0, k)) * w_blank[t, u + k] * beta[t + 1, u + k]
-            for u in range(0, U - k + 1))
+            entered[t, u] * prod(w_label[t, u + i] for i in range(0, j)) * w_blank[t, u + j] * beta[t + 1, u + j]
+            for u in range(0, U - j + 1))
 
     def cases():
         for y, labels in INPUTS:
@@ -172,15 +171,15 @@ def test_frame_labels():
             parts = (entered(y, labels), y[..., blank_of(labels)], y[:, range(U), list(labels)],
                      rnnt_beta_beyond(y, labels))
             parts = [zero_outside(part, zero=FIVE) for part in parts]
-            for t, k in np.ndindex(y.shape[:2]):
-                yield shares_by_labels(y, labels), *parts, rnnt_z(y, labels), t, k, U
+            for t, j in np.ndindex(y.shape[:2]):
+                yield shares_by_labels(y, labels), *parts, rnnt_z(y, labels), t, j, U
 
     check_equation("eq-occ-frame-labels", lhs, rhs, cases())
 
 
 @computed
 def shares_leaving_low(y, labels):
-    """F_t(r), (T, U+1): the share of the mass of the paths that leave frame t at row r or lower."""
+    """F_t(u), (T, U+1): the share of the mass of the paths that leave frame t in row u or lower."""
     blank, shares = blank_of(labels), np.full(y.shape[:2], zero(y), dtype=object)
     paths = rnnt_paths(y, labels)
     for entries, share in zip(paths, path_shares(y, paths), strict=True):
@@ -192,21 +191,21 @@ def shares_leaving_low(y, labels):
 
 @pytest.mark.equation("eq-occ-climb", conditions={r"t = 0, \dots, T - 2": "0 <= t <= T - 2"})
 def test_climb():
-    """Share of the paths that leave frame t at or below row r, against that of the next frame and one label arc, both
+    """Share of the paths that leave frame t at or below row u, against that of the next frame and one label arc, both
     from alpha and beta. At the last frame there is no next one, and the equation is false."""
-    def lhs(left_low, F, e_label, t, r, T):
-        return left_low[t, r]
+    def lhs(left_low, F, e_label, t, u, T):
+        return left_low[t, u]
 
-    def rhs(left_low, F, e_label, t, r, T):
-        return F[t + 1, r] + e_label[t + 1, r]
+    def rhs(left_low, F, e_label, t, u, T):
+        return F[t + 1, u] + e_label[t + 1, u]
 
     def cases(frames):
         for y, labels in INPUTS:
             e_blank, e_label = rnnt_arcs_of_nodes(y, labels)
             F = zero_outside(e_blank.cumsum(axis=1))
-            for t, r in np.ndindex(y.shape[:2]):
+            for t, u in np.ndindex(y.shape[:2]):
                 if t in frames(len(y)):
-                    yield shares_leaving_low(y, labels), F, zero_outside(e_label), t, r, len(y)
+                    yield shares_leaving_low(y, labels), F, zero_outside(e_label), t, u, len(y)
 
     reason = "for t = 0, ..., T - 2"
     check_equation("eq-occ-climb", lhs, rhs, cases(lambda T: range(T - 1)),
@@ -284,24 +283,25 @@ def test_bands():
 
 
 @pytest.mark.equation("eq-occ-band-gradient", patterns={
-    r"e_{\mathcal K}(a)": "e_inside[a]", r"e_{\text{out}}(a)": "e_leaving[a]", "e(a)": "e_all[a]"})
+    r"\Pr\nolimits_{\mathcal K}(e)": "p_inside[e]", r"\Pr\nolimits_{\text{out}}(e)": "p_leaving[e]",
+    r"\Pr(e)": "p_all[e]"})
 def test_band_gradient():
     """Arc posteriors inside minus those of alpha and beta, against the chance to leave and the posteriors of what
     leaves; both sides are mutated."""
-    def left(e_all, e_inside, e_leaving, z_band, z, a):
-        return e_inside[a] - e_all[a]
+    def left(p_all, p_inside, p_leaving, z_band, z, e):
+        return p_inside[e] - p_all[e]
 
-    def right(e_all, e_inside, e_leaving, z_band, z, a):
-        return (1 - z_band / z) * (e_inside[a] - e_leaving[a])
+    def right(p_all, p_inside, p_leaving, z_band, z, e):
+        return (1 - z_band / z) * (p_inside[e] - p_leaving[e])
 
     def cases():
         for y, labels, nodes in bands():
             kept = z_inside(y, labels, nodes), rnnt_z(y, labels)
             inside, leaving = (paths(y, labels, nodes) for paths in (paths_inside, paths_leaving))
             if inside and leaving:
-                e = rnnt_occupancy_of_nodes(y, labels), expected_uses(y, inside), expected_uses(y, leaving)
-                for a in np.ndindex(y.shape):
-                    yield *e, *kept, a
+                p = rnnt_occupancy_of_nodes(y, labels), expected_uses(y, inside), expected_uses(y, leaving)
+                for e in np.ndindex(y.shape):
+                    yield *p, *kept, e
 
     one_path = {end: "one path: it stays or it leaves" for end in ("T = 1", "U = 0")}
     left_out = one_path | {"nothing leaves the band": "0 < Z_K < Z", "nothing stays in the band": "0 < Z_K < Z"}

@@ -35,20 +35,21 @@ from reference_impl.symbolic import softmax
 NOTATION = notation.RNNT | Notation({
     r"\varnothing(#t, #u)": "w_blank[#t, #u]",
     r"y(#t, #u)": "w_label[#t, #u]",
-    r"P_{#t}(#v, #w)": "P[#t, #v, #w]",
-    r"q_{#t}(#s)": "q[#t, #s]",
-    "t'": "i",
+    r"p_{#t}(#i, #j)": "P[#t, #i, #j]",
+    r"\phi_{#t}(#b)": "phi[#t, #b]",
+    r"\hat b_{#t}": "top[#t]",
+    "t'": "later",
     r"Z_{\mathcal K}": "z_band",
-}, {r"t' \ge t": "for i in range(t, T)", r"\pi": "range(paths)"})
+}, {r"t' \ge t": "for later in range(t, T)", r"\pi": "range(paths)"})
 QUANTITIES = ranges.RNNT | Quantities(
     {"P": "T, U + 1, U + 1", "entered": "T, U + 1", "w_blank": "T, U + 1", "w_label": "T, U + 1",
-     "beta": "T + 1, U + 1", "alpha_band": "T, U + 1", "gamma_band": "T, U + 1", "E_band": "T, U + 1, V", "a": "T",
-     "m": "T", "b": "T + 1", "h": "T"},
-    {"v = w": lambda v, w: v == w, "v < w": lambda v, w: v < w, "v = 0": lambda v: v == 0,
-     "w = U": lambda w, U, P: w == U,
-     "R = 1": lambda R: R == 1, "R = U + 1": lambda R, U: R == U + 1, "s = 0": lambda s, q: s == 0,
-     "s = U + 1 - R": lambda s, R, U, q: s == U + 1 - R,
-     "g = 0, R = 1": lambda g: g == 0, "g > 1": lambda g: g > 1,
+     "beta": "T + 1, U + 1", "alpha_band": "T, U + 1", "gamma_band": "T, U + 1", "E_band": "T, U + 1, V",
+     "chi": "T", "m": "T", "bounds": "T + 1", "top": "T"},
+    {"i = j": lambda i, j: i == j, "i < j": lambda i, j: i < j, "i = 0": lambda i: i == 0,
+     "j = U": lambda j, U, P: j == U,
+     "Q = 1": lambda Q: Q == 1, "Q = U + 1": lambda Q, U: Q == U + 1, "b = 0": lambda b, phi: b == 0,
+     "b = U + 1 - Q": lambda b, Q, U, phi: b == U + 1 - Q,
+     "g = 0, Q = 1": lambda g: g == 0, "g > 1": lambda g: g > 1,
      "nothing leaves the band": lambda z_band, z: z_band == z, "nothing stays in the band": lambda z_band: z_band == 0})
 FIVE = Fraction(5)  # what reads as 5 outside its range is noticed when it is read there
 INPUTS = [*RNNT_INPUTS, *((probabilities(seed, (T, len(labels) + 1, V)), labels) for seed, T, V, labels in (
@@ -64,7 +65,7 @@ def weights(y, labels):
 
 @computed
 def moves(y, labels):
-    """P_t(v, w), (T, U+1, U+1): the share of the paths that enter frame t in row v and leave it in row w."""
+    """p_t(i, j), (T, U+1, U+1): the share of the paths that enter frame t in row i and leave it in row j."""
     rows = y.shape[1]
     found = np.full((len(y), rows, rows), zero(y), dtype=object)
     paths = rnnt_paths(y, labels)
@@ -77,12 +78,12 @@ def moves(y, labels):
 
 @pytest.mark.equation("eq-prune-moves", patterns={r"\iota(#t, #u)": "entered[#t, #u]"})
 def test_moves():
-    """Share of the paths that enter frame t in row v and leave it in row w against a beginning, steps and an ending."""
-    def lhs(P, z, entered, w_label, w_blank, beta, t, v, w):
-        return P[t, v, w]
+    """Share of the paths that enter frame t in row i and leave it in row j against a prefix, steps and a suffix."""
+    def lhs(P, z, entered, w_label, w_blank, beta, t, i, j):
+        return P[t, i, j]
 
-    def rhs(P, z, entered, w_label, w_blank, beta, t, v, w):
-        return 1 / z * entered[t, v] * prod(w_label[t, j] for j in range(v, w)) * w_blank[t, w] * beta[t + 1, w]
+    def rhs(P, z, entered, w_label, w_blank, beta, t, i, j):
+        return 1 / z * entered[t, i] * prod(w_label[t, u] for u in range(i, j)) * w_blank[t, j] * beta[t + 1, j]
 
     def cases():
         for y, labels in INPUTS:
@@ -91,9 +92,9 @@ def test_moves():
             entered[0, 0], entered[1:] = 1, (alpha * w_blank)[:-1]
             arrays = entered, w_label, w_blank, rnnt_beta_beyond(y, labels)
             P, z, arrays = moves(y, labels), rnnt_z(y, labels), [zero_outside(array) for array in arrays]
-            for t, v, w in np.ndindex(P.shape):
-                if v <= w:
-                    yield P, z, *arrays, t, v, w
+            for t, i, j in np.ndindex(P.shape):
+                if i <= j:
+                    yield P, z, *arrays, t, i, j
 
     check_equation("eq-prune-moves", lhs, rhs, cases())
 
@@ -103,39 +104,39 @@ def test_moves_add_up_to_1():
         assert all(frame.sum() == 1 == np.triu(frame).sum() for frame in moves(y, labels))
 
 
-def scores(e_blank, e_label, R):
+def scores(e_blank, e_label, Q):
     """def-prune-score, for every frame and first row of a window."""
     T, rows = e_blank.shape
-    q = np.empty((T, rows + 1 - R), dtype=object)
-    for t, s in np.ndindex(q.shape):
-        q[t, s] = sum(e_blank[t, s:s + R]) - (e_label[t, s - 1] if s > 0 else 0)
-    return q
+    phi = np.empty((T, rows + 1 - Q), dtype=object)
+    for t, b in np.ndindex(phi.shape):
+        phi[t, b] = sum(e_blank[t, b:b + Q]) - (e_label[t, b - 1] if b > 0 else 0)
+    return phi
 
 
 def windows(T, U):
     """Rows of a window, frame, first row."""
-    return [(R, t, s) for R in (1, 2, 3) for t in range(T) for s in range(U + 2 - R)]
+    return [(Q, t, b) for Q in (1, 2, 3) for t in range(T) for b in range(U + 2 - Q)]
 
 
 @pytest.mark.equation("eq-prune-score")
 def test_score():
     """k2's score, from the arcs' posteriors by alpha and beta, against the probabilities to be inside and to cross, by
     enumeration."""
-    def lhs(q, P, t, s, R, U):
-        return q[t, s]
+    def lhs(phi, P, t, b, Q, U):
+        return phi[t, b]
 
-    def rhs(q, P, t, s, R, U):
-        return (sum(P[t, v, w] for v in range(s, s + R) for w in range(v, s + R))
-                - sum(P[t, v, w] for v in range(0, s) for w in range(s + R, U + 1)))
+    def rhs(phi, P, t, b, Q, U):
+        return (sum(P[t, i, j] for i in range(b, b + Q) for j in range(i, b + Q))
+                - sum(P[t, i, j] for i in range(0, b) for j in range(b + Q, U + 1)))
 
     def cases():
         for y, labels in INPUTS:
             P, arcs = zero_outside(moves(y, labels), FIVE), rnnt_arcs_of_nodes(y, labels)
-            for R, t, s in windows(len(y), len(labels)):
-                yield scores(*arcs, R), P, t, s, R, len(labels)
+            for Q, t, b in windows(len(y), len(labels)):
+                yield scores(*arcs, Q), P, t, b, Q, len(labels)
 
     check_equation("eq-prune-score", lhs, rhs, cases(), equivalent={
-        "shift bound: range(s, s + R) -> range(s, s + R + 1)": "nobody enters above the window and leaves inside it"})
+        "shift bound: range(b, b + Q) -> range(b, b + Q + 1)": "nobody enters above the window and leaves inside it"})
 
 
 @computed(kind="walking")
@@ -171,12 +172,12 @@ def arcs_one_a_frame(y, labels):
 def test_score_monotonic():
     """The same score where a label ends its frame, from posteriors by its recursions, against the shares of enumerated
     paths that visit the nodes, and the same posteriors of labels."""
-    def lhs(q, gamma, e_label, t, s, R, U):
-        return q[t, s]
+    def lhs(phi, gamma, e_label, t, b, Q, U):
+        return phi[t, b]
 
-    def rhs(q, gamma, e_label, t, s, R, U):
-        return (sum(gamma[t, s + r] for r in range(0, R))
-                - sum(e_label[t, s + r] for r in range(-1, R)))
+    def rhs(phi, gamma, e_label, t, b, Q, U):
+        return (sum(gamma[t, u] for u in range(b, b + Q))
+                - sum(e_label[t, u] for u in range(b - 1, b + Q)))
 
     def cases():
         for y, labels in INPUTS:
@@ -184,8 +185,8 @@ def test_score_monotonic():
                 continue
             gamma = zero_outside(visit_shares(y, paths_one_a_frame(y, labels)))
             e_blank, e_label = arcs_one_a_frame(y, labels)
-            for R, t, s in windows(len(y), len(labels)):
-                yield scores(e_blank, e_label, R), gamma, zero_outside(e_label), t, s, R, len(labels)
+            for Q, t, b in windows(len(y), len(labels)):
+                yield scores(e_blank, e_label, Q), gamma, zero_outside(e_label), t, b, Q, len(labels)
 
     check_equation("eq-prune-score-monotonic", lhs, rhs, cases(), left_out={
         "T < U": "a path has at most one label in each frame"})
@@ -227,14 +228,15 @@ def smallest_above(m, g):
 @pytest.mark.equation("eq-prune-lowered")
 def test_lowered():
     """The largest sequence that never falls and lies nowhere above the bounds, among all, against running minima."""
-    def lhs(m, a, t, T):
+    def lhs(m, chi, t, T):
         return m[t]
 
-    def rhs(m, a, t, T):
-        return min(a[i] for i in range(t, T))
+    def rhs(m, chi, t, T):
+        return min(chi[later] for later in range(t, T))
 
     check_equation("eq-prune-lowered", lhs, rhs, (
-        (m, zero_outside(a, 0), t, len(a)) for a in choices() for m in [largest_below(a)] for t in range(len(a))))
+        (m, zero_outside(chi, 0), t, len(chi))
+        for chi in choices() for m in [largest_below(chi)] for t in range(len(chi))))
 
 
 def raised(m, g):
@@ -250,7 +252,7 @@ def test_raised():
         return raised[t]
 
     def rhs(raised, m, g, t, T):
-        return min(g * t, max(m[i] - g * (i - t) for i in range(t, T)))
+        return min(g * t, max(m[later] - g * (later - t) for later in range(t, T)))
 
     check_equation("eq-prune-raised", lhs, rhs, (
         (b, zero_outside(m, 50), g, t, len(m)) for m in never_falling() for g in (0, 1, 2) for b in [raised(m, g)]
@@ -271,25 +273,25 @@ def test_raised_is_admissible():
 
 
 def bands_that_lose_some():
-    """y, labels, bounds and R, where some paths stay and some leave."""
-    for case, lower, R in [(6, [0, 1], 3), (7, [0, 1], 2), (2, [0, 1], 3), (0, [0, 0, 1], 2), (0, [0, 1, 1], 2),
+    """y, labels, bounds and Q, where some paths stay and some leave."""
+    for case, lower, Q in [(6, [0, 1], 3), (7, [0, 1], 2), (2, [0, 1], 3), (0, [0, 0, 1], 2), (0, [0, 1, 1], 2),
                            (1, [0, 1, 1], 2), (8, [0, 1, 2], 2), (8, [0, 0, 1], 3), (9, [0, 0, 0, 1], 2),
                            (9, [0, 1, 1, 1], 2), (10, [0, 1, 1, 2], 2)]:
-        yield *INPUTS[case], lower, R
+        yield *INPUTS[case], lower, Q
 
 
 def bands():
     """Also those where no path leaves, and where none stays."""
     yield from bands_that_lose_some()
-    for case, lower, R in [(3, [0], 2), (4, [0, 0, 0], 1), (0, [0, 0, 0], 2), (8, [0, 0, 1], 2), (3, [0], 1)]:
-        yield *INPUTS[case], lower, R
+    for case, lower, Q in [(3, [0], 2), (4, [0, 0, 0], 1), (0, [0, 0, 0], 2), (8, [0, 0, 1], 2), (3, [0], 1)]:
+        yield *INPUTS[case], lower, Q
 
 
 @computed(kind="walking")
-def beginnings_inside(y, labels, lower, R):
-    """Mass of all beginnings that reach a node and have visited nodes of the band only, the node included."""
+def prefixes_inside(y, labels, lower, Q):
+    """Mass of all prefixes that reach a node and have visited nodes of the band only, the node included."""
     def go(t, u, mass):
-        if t < len(y) and u <= len(labels) and lower[t] <= u < lower[t] + R:
+        if t < len(y) and u <= len(labels) and lower[t] <= u < lower[t] + Q:
             found[t, u] += mass
             go(t + 1, u, mass * y[t, u, blank_of(labels)])
             if u < len(labels):
@@ -300,24 +302,25 @@ def beginnings_inside(y, labels, lower, R):
     return found
 
 
-@pytest.mark.equation("eq-prune-exits", patterns={r"\alpha_{\mathcal K}(#t, #u)": "alpha_band[#t, #u]"})
+@pytest.mark.equation("eq-prune-exits", patterns={
+    r"\alpha_{\mathcal K}(#t, #u)": "alpha_band[#t, #u]", "b_{#t}": "bounds[#t]"})
 def test_exits():
     """Z by enumeration less Z of the band by its recursion, against the arcs on which paths leave first. False for
     bounds that begin above row 0, or fall."""
-    def lhs(z, z_band, alpha_band, w_label, w_blank, beta, b, h, T):
+    def lhs(z, z_band, alpha_band, w_label, w_blank, beta, bounds, top, T):
         return z - z_band
 
-    def rhs(z, z_band, alpha_band, w_label, w_blank, beta, b, h, T):
-        return sum(alpha_band[t, h[t]] * w_label[t, h[t]] * beta[t, h[t] + 1]
-                   + sum(alpha_band[t, u] * w_blank[t, u] * beta[t + 1, u] for u in range(b[t], b[t + 1]))
+    def rhs(z, z_band, alpha_band, w_label, w_blank, beta, bounds, top, T):
+        return sum(alpha_band[t, top[t]] * w_label[t, top[t]] * beta[t, top[t] + 1]
+                   + sum(alpha_band[t, u] * w_blank[t, u] * beta[t + 1, u] for u in range(bounds[t], bounds[t + 1]))
                    for t in range(0, T))
 
-    def case(y, labels, lower, R):
+    def case(y, labels, lower, Q):
         w_blank, w_label = weights(y, labels)
-        z_band = z_inside(y, labels, window_nodes(lower, R, len(labels)))
-        tables = beginnings_inside(y, labels, lower, R), w_label, w_blank, rnnt_beta_beyond(y, labels)
+        z_band = z_inside(y, labels, window_nodes(lower, Q, len(labels)))
+        tables = prefixes_inside(y, labels, lower, Q), w_label, w_blank, rnnt_beta_beyond(y, labels)
         return (rnnt_z(y, labels), z_band, *(zero_outside(table, FIVE) for table in tables),
-                zero_outside([*lower, lower[-1]], 9), zero_outside([low + R - 1 for low in lower], 9), len(y))
+                zero_outside([*lower, lower[-1]], 9), zero_outside([low + Q - 1 for low in lower], 9), len(y))
 
     check_equation("eq-prune-exits", lhs, rhs, (case(*band) for band in bands()))
     y, labels = INPUTS[0]
@@ -326,7 +329,7 @@ def test_exits():
 
 
 @pytest.mark.equation("eq-prune-grad-logits", patterns={
-    r"\frac{\partial L_{\mathcal K}}{\partial a_{t,u}(k)}": "grad_logits",
+    r"\frac{\partial L_{\mathcal K}}{\partial z_{t,u}(k)}": "grad_logits",
     r"\gamma_{\mathcal K}(#t, #u)": "gamma_band[#t, #u]", r"E^{\mathcal K}_{#t,#u}(#k)": "E_band[#t, #u, #k]"},
     conditions={r"(t, u) \in \mathcal K": "(t, u) in K"})
 def test_grad_logits():
@@ -341,8 +344,8 @@ def test_grad_logits():
 
 def gradients():
     """Whether a node is in the band, and what the test above compares."""
-    for x, labels, lower, R in bands():
-        y, nodes = softmax(x), window_nodes(lower, R, len(labels))
+    for x, labels, lower, Q in bands():
+        y, nodes = softmax(x), window_nodes(lower, Q, len(labels))
         paths = paths_inside(y, labels, nodes)
         if paths and x.size <= 32:  # sympy's time
             gamma, E = zero_outside(visit_shares(y, paths), FIVE), zero_outside(expected_uses(y, paths), FIVE)
@@ -368,8 +371,8 @@ def distributions(y, labels, nodes):
 
 
 def shares_and_masses():
-    for y, labels, lower, R in bands_that_lose_some():
-        nodes = window_nodes(lower, R, len(labels))
+    for y, labels, lower, Q in bands_that_lose_some():
+        nodes = window_nodes(lower, Q, len(labels))
         of_all, of_band, of_leaving = distributions(y, labels, nodes)
         yield (zero_outside(of_all, 5), zero_outside(of_band, 3), zero_outside(of_leaving, 2),
                z_inside(y, labels, nodes), rnnt_z(y, labels))

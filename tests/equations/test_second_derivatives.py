@@ -35,13 +35,14 @@ from reference_impl.symbolic import field_grid, softmax
 
 NOTATION = Notation(
     patterns={
-        r"\mathbb E[\, V \,]": "mean",
-        r"\mathbb E[\, V \mid #a \,]": "mean_with[#a]",
-        r"\Pr(#a)": "P[#a]",
-        r"\dot{\Pr}(#a)": "dP[#a]",
-        r"v(#a)": "v[#a]",
-        r"r(#a)": "r[#a]",
-        r"\dot r(#a)": "dr[#a]",
+        r"\mathbb E[\, \Delta \,]": "mean",
+        r"\mathbb E[\, \Delta \mid #e \,]": "mean_with[#e]",
+        r"\Pr(#e)": "P[#e]",
+        r"\dot{\Pr}(#e)": "dP[#e]",
+        r"\delta(#e)": "v[#e]",
+        r"\delta": "v",
+        r"r(#e)": "r[#e]",
+        r"\dot r(#e)": "dr[#e]",
         r"\mu(#n)": "mu[#n]",
         r"\gamma(#n)": "gamma[#n]",
         r"\dot\gamma(#n)": "dgamma[#n]",
@@ -74,9 +75,9 @@ QUANTITIES = Quantities(
         "one alignment": lambda shares: len(shares) == 1,
         "negative curvature": lambda d, Hd: (d * Hd).sum() < 0,
         "positive curvature": lambda d, Hd: (d * Hd).sum() > 0,
-        "x < 0": lambda e_x: e_x < 1,
-        "x = 0": lambda e_x: e_x == 1,
-        "x > 0": lambda e_x: e_x > 1,
+        "zeta < 0": lambda e_x: e_x < 1,
+        "zeta = 0": lambda e_x: e_x == 1,
+        "zeta > 0": lambda e_x: e_x > 1,
         "the first frame ahead": lambda start: start[0] > start[1],
         "the second frame ahead": lambda start: start[0] < start[1],
         "a fair start": lambda start: start[0] == start[1],
@@ -173,8 +174,53 @@ def second_derivatives(arcs, letters):
         letters[a] * slope(z, letters[a]) / z, letters[b]))
 
 
+@computed
+def counts_and_shares(arcs, entry, letters):
+    """How often each path uses each entry, and the shares of the paths; arc a has the weight of entry[a]."""
+    paths, w = paths_of(arcs), letters[entry]
+    counts = np.array([[sum(entry[a] == i for a in path) for i in range(len(letters))] for path in paths])
+    return {"counts": counts, "shares": np.array(masses(paths, w), dtype=object) / sum(masses(paths, w))}
+
+
+@computed(kind="sympy")
+def second_derivatives_in_entries(arcs, entry, letters):
+    """d^2 log Z / d theta^2, with e^theta for the letters, of the Z that the forward recursion finds."""
+    z = forward(lattice_of(arcs), letters[entry], REAL)[-1]
+    return each_entry((len(letters), len(letters)), lambda i, other: letters[other] * slope(
+        letters[i] * slope(z, letters[i]) / z, letters[other]))
+
+
+def mean_of(shares, numbers):
+    return (shares * numbers).sum()
+
+
+@pytest.mark.equation("eq-second-covariance", patterns={
+    r"\frac{\partial^2 \log Z}{\partial \theta_i\, \partial \theta_{i'}}": "second",
+    r"\mathbb E[\, c_i\, c_{i'} \,]": "mean_of(shares, counts[:, i] * counts[:, other])",
+    r"\mathbb E[\, c_i \,]": "mean_of(shares, counts[:, i])",
+    r"\mathbb E[\, c_{i'} \,]": "mean_of(shares, counts[:, other])"})
+def test_covariance():
+    """sympy's second derivatives of the forward recursion's log Z, in entries that arcs may share, against the
+    covariances of how often enumerated paths use them."""
+    def rhs(second, counts, shares, i, other, arcs):
+        return mean_of(shares, counts[:, i] * counts[:, other]) - mean_of(shares, counts[:, i]) * mean_of(
+            shares, counts[:, other])
+
+    def cases():
+        for arcs in LATTICES[:-1]:
+            entry = np.arange(len(arcs)) % max(2, len(arcs) - 2)
+            letters = field_grid("y", (max(entry) + 1,))
+            hessian, of = second_derivatives_in_entries(arcs, entry, letters), counts_and_shares(arcs, entry, letters)
+            for i, other in np.ndindex(hessian.shape):
+                yield hessian[i, other], of["counts"], of["shares"], i, other, arcs
+
+    check_equation("eq-second-covariance", first, rhs, cases())
+    assert max(case[1].max() for case in cases()) == 2  # a path that uses an entry twice
+
+
 @pytest.mark.equation("eq-second-directional", patterns={
-    r"\frac{\partial^2 \log Z}{\partial \theta(a)\, \partial \theta(b)}": "hessian[a, b]"}, over={"b": "range(A)"})
+    r"\frac{\partial^2 \log Z}{\partial \theta(e)\, \partial \theta(e')}": "hessian[a, b]", "e": "a", "e'": "b"},
+    over={"e'": "for b in range(A)"})
 def test_directional():
     """A row of sympy's second derivatives of log Z, times v, against conditional means over enumerated paths."""
     def lhs(hessian, v, P, mean_with, mean, A, a, arcs):
@@ -209,8 +255,8 @@ def test_dual_total():
 
 
 @pytest.mark.equation("eq-second-alpha-tangent", over={
-    r"a \,:\, m \to n": "for a, (m, end) in enumerate(arcs) if end == n"}, conditions={
-    r"\mu(\text{start}) = 0": "mu[0] == 0"})
+    r"e \,:\, m \to n": "for a, (m, end) in enumerate(arcs) if end == n"}, conditions={
+    r"\mu(\text{start}) = 0": "mu[0] == 0"}, patterns={"e": "a"})
 def test_alpha_tangent():
     """The mean of what the ways to a node have collected, by listing them, against shares by the forward recursion and
     the means of the nodes before."""
@@ -225,7 +271,7 @@ def test_alpha_tangent():
         for arcs, w, v in nudged() for n in range(last(arcs) + 1)))
 
 
-@pytest.mark.equation("eq-second-share-tangent")
+@pytest.mark.equation("eq-second-share-tangent", patterns={"e": "a"})
 def test_share_tangent():
     """The change of alpha w / alpha, by the forward recursion on dual numbers, against means over the ways to nodes."""
     def lhs(dr, r, mu, v, a, m, n):
@@ -239,7 +285,7 @@ def test_share_tangent():
         for arcs, w, v in nudged() for r, dr in [shares(arcs, w, v)] for a, (m, n) in enumerate(arcs)))
 
 
-@pytest.mark.equation("eq-second-posterior-tangent")
+@pytest.mark.equation("eq-second-posterior-tangent", patterns={"e": "a"})
 def test_posterior_tangent():
     """The change of each enumerated posterior against the changes of a share, by the forward recursion on dual numbers,
     and of an enumerated occupancy."""
@@ -255,8 +301,8 @@ def test_posterior_tangent():
 
 
 @pytest.mark.equation("eq-second-node-tangent", over={
-    r"a \,:\, m \to n": "for a, (start, n) in enumerate(arcs) if start == m"}, conditions={
-    r"\dot\gamma(\text{end}) = 0": "dgamma[M - 1] == 0"})
+    r"e \,:\, m \to n": "for a, (start, n) in enumerate(arcs) if start == m"}, conditions={
+    r"\dot\gamma(\text{end}) = 0": "dgamma[M - 1] == 0"}, patterns={"e": "a"})
 def test_node_tangent():
     """The change of each node occupancy, by listing the paths that visit it, against those of the posteriors of the
     arcs that leave it, by two recursions."""
@@ -402,7 +448,7 @@ def variance(weights, numbers):
 @pytest.mark.equation("eq-second-quadratic", patterns={
     r"d^\top H d": "(d * Hd).sum()", r"N_{#j}": "N[#j]",
     r"\operatorname{Var}_{k \sim y_{#j}}(d_{#j}(k))": "variance(y[#j], d[#j])",
-    r"\operatorname{Var}_\pi(\hat V(\pi))": "variance(shares, collected)"}, over={"j": "range(J)"})
+    r"\operatorname{Var}_\pi(\hat \Delta(\pi))": "variance(shares, collected)"}, over={"j": "range(J)"})
 def test_quadratic():
     """d H d from the same derivatives of the forward recursion against two variances, one over enumerated paths."""
     def lhs(Hd, N, y, d, shares, collected, J):
@@ -425,8 +471,8 @@ def two_rows(*e_x):
 
 
 @computed(kind="sympy")
-def along_h(e_x):
-    """dL/dh and d^2 L/dh^2 at h = 0, of the sum over the strings: with s = e^h, d/dh = s d/ds."""
+def along_rho(e_x):
+    """dL/drho and d^2 L/drho^2 at rho = 0, of the sum over the strings: with s = e^rho, d/drho = s d/ds."""
     s = field("s", QQ)[1]
     z = ctc_z(softmax(two_rows(s * QQ(*e_x.as_integer_ratio()), QQ(*e_x.as_integer_ratio()) / s)), [1])
     first = -s * slope(z, s) / z
@@ -435,24 +481,24 @@ def along_h(e_x):
 
 
 @pytest.mark.equation("eq-second-ridge", patterns={
-    r"\left. \frac{\mathrm d^2 L}{\mathrm d h^2} \right|_{h = 0}": "second", "e^x": "e_x"})
+    r"\left. \frac{\mathrm d^2 L}{\mathrm d \rho^2} \right|_{\rho = 0}": "second", r"e^\zeta": "e_x"})
 def test_ridge():
-    """sympy's second derivative of -log of the sum over strings in h, at h = 0, for several e^x."""
+    """sympy's second derivative of -log of the sum over strings in rho, at rho = 0, for several e^zeta."""
     def rhs(second, e_x):
         return -2 / ((1 + e_x) ** 2 * (2 + e_x))
 
     points = [Fraction(1), Fraction(3), Fraction(1, 7)]
-    check_equation("eq-second-ridge", first, rhs, ((along_h(e_x)[1], e_x) for e_x in points))
-    assert all(along_h(e_x)[0] == 0 for e_x in points)
+    check_equation("eq-second-ridge", first, rhs, ((along_rho(e_x)[1], e_x) for e_x in points))
+    assert all(along_rho(e_x)[0] == 0 for e_x in points)
 
 
 @computed(kind="sympy")
 def slope_of_label(e_x0, e_x1, t):
-    """dL/dx of one frame, of the sum over the strings."""
+    """dL/dzeta of one frame, of the sum over the strings."""
     return grad_logit(lambda y: ctc_z(y, [1]), two_rows(e_x0, e_x1), t, 1)
 
 
-@pytest.mark.equation("eq-second-rich", patterns={r"\frac{\partial L}{\partial x_t}": "slope"})
+@pytest.mark.equation("eq-second-rich", patterns={r"\frac{\partial L}{\partial \zeta_t}": "slope"})
 def test_rich():
     """sympy's derivative of -log of the sum over strings with respect to each frame's logit of the label."""
     def rhs(slope, p, q, t):
@@ -485,7 +531,8 @@ def downhill(start):
     return point
 
 
-@pytest.mark.equation("eq-second-invariant", patterns={"x_{#t}(s)": "end[#t]", "x_{#t}(0)": "start[#t]"})
+@pytest.mark.equation("eq-second-invariant", patterns={
+    r"\zeta_{#t}(\tau)": "end[#t]", r"\zeta_{#t}(0)": "start[#t]"})
 def test_invariant():
     """Down the slope of -log Z against what the two logits keep."""
     def lhs(start, end):

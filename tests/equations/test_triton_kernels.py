@@ -17,24 +17,24 @@ from reference_impl.equations import Quantities, check_equation, computed, zero_
 from reference_impl.symbolic import softmax
 
 NOTATION = notation.RNNT | Notation({
-    r"a_{#t,#u}(#k)": "logits[#t, #u, #k]", r"p_{#t,#u}": "peaks[#t, #u]", r"s_{#t,#u}": "masses[#t, #u]",
-    "a_{k}": "row[k]", "s_{#t}": "frame_masses[#t]", r"\tilde Z": "z_tilde", "y_{k}": "weights[k]", "r(#u)": "r[#u]"})
+    r"z_{#t,#u}(#k)": "logits[#t, #u, #k]", r"p_{#t,#u}": "peaks[#t, #u]", r"\mu_{#t,#u}": "masses[#t, #u]",
+    "z_{k}": "row[k]", r"\mu_{#t}": "frame_masses[#t]", r"\tilde Z": "z_tilde", "y_{k}": "weights[k]", r"\mu": "mu"})
 QUANTITIES = ranges.RNNT | Quantities(
     {"row": "V", "weights": "V", "logits": "T, U + 1, V", "peaks": "T, U + 1", "masses": "T, U + 1", "frames": "T, V",
-     "frame_masses": "T", "e": "N", "o": "N", "r": "N"},
-    {"the first piece has the peak": lambda p, p_A, p_B: p == p_A > p_B,
-     "the second piece has the peak": lambda p, p_A, p_B: p == p_B > p_A,
-     "both pieces have the peak": lambda p, p_A, p_B: p_A == p_B, "a piece of masks": lambda s_A: s_A == 0,
+     "frame_masses": "T", "c": "N", "sums": "N", "first": "N"},
+    {"the first piece has the peak": lambda p, p_1, p_2: p == p_1 > p_2,
+     "the second piece has the peak": lambda p, p_1, p_2: p == p_2 > p_1,
+     "both pieces have the peak": lambda p, p_1, p_2: p_1 == p_2, "a piece of masks": lambda mu_1: mu_1 == 0,
      "a mask": lambda row, k: row[k] == MINUS_INFINITY, "the peak itself": lambda row, k, p: row[k] == p,
-     "both ends aligned": lambda V, s, v: s % v == 0 == (s + V) % v,
-     "only the start aligned": lambda V, s, v: s % v == 0 != (s + V) % v,
-     "only the end aligned": lambda V, s, v: s % v != 0 == (s + V) % v,
-     "no end aligned": lambda V, s, v: s % v != 0 != (s + V) % v, "V = v": lambda V, s, v: V == v,
-     "a body of nothing": lambda f, l: f == l,
-     "g = 1, h = 0": lambda g, h: (g, h) == (1, 0), "g = 0, h = 1": lambda g, h: (g, h) == (0, 1),
-     "g = h = 0": lambda g, h: (g, h) == (0, 0), "g = h = 1": lambda g, h: (g, h) == (1, 1),
-     "N = 1": lambda N: N == 1, "u = N - 1": lambda u, N: u == N - 1,
-     "a run begins at u": lambda r, u: r[u] == u, "a run of all": lambda r, N: N > 1 and r[N - 1] == 0})
+     "both ends aligned": lambda V, o, d: o % d == 0 == (o + V) % d,
+     "only the start aligned": lambda V, o, d: o % d == 0 != (o + V) % d,
+     "only the end aligned": lambda V, o, d: o % d != 0 == (o + V) % d,
+     "no end aligned": lambda V, o, d: o % d != 0 != (o + V) % d, "V = d": lambda V, o, d: V == d,
+     "a body of nothing": lambda b_0, b_1: b_0 == b_1,
+     "flags 1 0": lambda g_2, g_3: (g_2, g_3) == (1, 0), "flags 0 1": lambda g_2, g_3: (g_2, g_3) == (0, 1),
+     "flags 0 0": lambda g_2, g_3: (g_2, g_3) == (0, 0), "flags 1 1": lambda g_2, g_3: (g_2, g_3) == (1, 1),
+     "N = 1": lambda N: N == 1, "j = 0": lambda j: j == 0, "j = N - 1": lambda j, N: j == N - 1,
+     "a run begins at j": lambda first, j: first[j] == j, "a run of all": lambda first, N: N > 1 and first[N - 1] == 0})
 
 
 def scores(seed, shape):
@@ -48,7 +48,7 @@ def exps(a):
 
 @computed(kind="by definition")
 def peaks_and_masses(rows):
-    """def-triton-peak-mass for each row of e^a: e^p, and the sum of e^(a - p). A row of masks has mass 0."""
+    """def-triton-peak-mass for each row of e^z: e^p, and the sum of e^(z - p). A row of masks has mass 0."""
     peaks = rows.max(axis=-1)
     return peaks, (rows / np.where(peaks == 0, Fraction(1), peaks)[..., None]).sum(axis=-1)
 
@@ -58,32 +58,33 @@ def peak_and_mass(row):
     return Log(peak), mass
 
 
-@pytest.mark.equation("eq-triton-online", patterns={each: each for each in ("s_A", "s_B", "p_A", "p_B")})
+@pytest.mark.equation("eq-triton-online", patterns={
+    r"\mu_1": "mu_1", r"\mu_2": "mu_2", "p_1": "p_1", "p_2": "p_2"})
 def test_online():
     """The mass of a whole row, by its definition, against the peaks and masses of two pieces of it."""
-    def rhs(s, p, s_A, p_A, s_B, p_B):
-        return s_A * exp(p_A - p) + s_B * exp(p_B - p)
+    def rhs(mu, p, mu_1, p_1, mu_2, p_2):
+        return mu_1 * exp(p_1 - p) + mu_2 * exp(p_2 - p)
 
     def cases():
         rows = [scores(seed, 7) for seed in range(12)]
         rows[1][:3], rows[2][4] = MINUS_INFINITY, max(rows[2][:3])
         rows[2][[3, 5, 6]] = MINUS_INFINITY
-        for a in rows:
-            (p, s), (p_A, s_A), (p_B, s_B) = map(peak_and_mass, (a, a[:3], a[3:]))
-            yield s, p, s_A, p_A, s_B, p_B
+        for row in rows:
+            (p, mu), (p_1, mu_1), (p_2, mu_2) = map(peak_and_mass, (row, row[:3], row[3:]))
+            yield mu, p, mu_1, p_1, mu_2, p_2
 
     check_equation("eq-triton-online", first, rhs, cases())
-    assert all(p == max(p_A, p_B) for _, p, _, p_A, _, p_B in cases())
+    assert all(p == max(p_1, p_2) for _, p, _, p_1, _, p_2 in cases())
 
 
 @pytest.mark.equation("eq-triton-weight")
 def test_weight():
     """The softmax of a row against its peak and mass."""
-    def lhs(weights, k, row, p, s):
+    def lhs(weights, k, row, p, mu):
         return weights[k]
 
-    def rhs(weights, k, row, p, s):
-        return 1 / s * exp(row[k] - p)
+    def rhs(weights, k, row, p, mu):
+        return 1 / mu * exp(row[k] - p)
 
     def cases():
         for seed in range(4):
@@ -113,22 +114,22 @@ def test_entry():
 
 
 @computed(kind="walking")
-def multiples(s, V, v):
-    """The multiples of v from the first element of a row to the one after its last, found one by one."""
-    return [place for place in range(s, s + V + 1) if place in range(0, 1000, v)]
+def multiples(o, V, d):
+    """The multiples of d from the first element of a row to the one after its last, found one by one."""
+    return [place for place in range(o, o + V + 1) if place in range(0, 1000, d)]
 
 
-@pytest.mark.equation("eq-triton-cuts")
+@pytest.mark.equation("eq-triton-cuts", patterns={"b_0": "b_0", "b_1": "b_1"})
 def test_cuts():
-    """Multiples of v found one by one, and the length of the row that is cut there. A shorter row may have none."""
-    def rhs(V, s, v, f, l):
-        return (-s) % v + (l - f) + (s + V) % v
+    """Multiples of d found one by one, and the length of the row that is cut there. A shorter row may have none."""
+    def rhs(V, o, d, b_0, b_1):
+        return (-o) % d + (b_1 - b_0) + (o + V) % d
 
     def cases():
-        for v in (2, 4, 8):
-            for V, s in product((v, v + 1, 2 * v - 1, 21, 24, 29), range(2 * v)):
-                found = multiples(s, V, v)
-                yield V, s, v, found[0], found[-1]
+        for d in (2, 4, 8):
+            for V, o in product((d, d + 1, 2 * d - 1, 21, 24, 29), range(2 * d)):
+                found = multiples(o, V, d)
+                yield V, o, d, found[0], found[-1]
 
     check_equation("eq-triton-cuts", first, rhs, cases())
     assert multiples(5, 2, 4) == []
@@ -164,20 +165,20 @@ def begin_anew(values, flags):
     return total
 
 
-@pytest.mark.equation("eq-triton-associative")
+@pytest.mark.equation("eq-triton-associative", patterns={each: each for each in ("c_1", "c_2", "c_3", "g_2", "g_3")})
 def test_associative():
     """A running sum over three items that begins anew at each flag, against both ways to set brackets; each is
     mutated."""
-    def lhs(a, b, c, g, h):
-        return begin_anew([a, b, c], [0, g, h])
+    def lhs(c_1, c_2, c_3, g_2, g_3):
+        return begin_anew([c_1, c_2, c_3], [0, g_2, g_3])
 
-    def left(a, b, c, g, h):
-        return c + (1 - h) * (b + (1 - g) * a)
+    def left(c_1, c_2, c_3, g_2, g_3):
+        return c_3 + (1 - g_3) * (c_2 + (1 - g_2) * c_1)
 
-    def right(a, b, c, g, h):
-        return (c + (1 - h) * b) + (1 - max(g, h)) * a
+    def right(c_1, c_2, c_3, g_2, g_3):
+        return (c_3 + (1 - g_3) * c_2) + (1 - max(g_2, g_3)) * c_1
 
-    cases = [(*probabilities(seed, 3), g, h) for seed, (g, h) in enumerate(product((0, 1), repeat=2))]
+    cases = [(*probabilities(seed, 3), *flags) for seed, flags in enumerate(product((0, 1), repeat=2))]
     check_equation("eq-triton-associative", lhs, left, cases)
     check_equation("eq-triton-associative", lhs, right, cases)
 
@@ -196,7 +197,7 @@ def tree(items):
 
 @computed(kind="composition")
 def scan(values, flags):
-    """def-triton-scan: each beginning of the list, composed in a tree."""
+    """def-triton-scan: each prefix of the list, composed in a tree."""
     items = list(zip(values, flags, strict=True))
     return [tree(items[:n + 1])[0] for n in range(len(items))]
 
@@ -210,20 +211,21 @@ def run_starts(symbols):
     return starts
 
 
-@pytest.mark.equation("eq-triton-run")
+@pytest.mark.equation("eq-triton-run", patterns={
+    r"\hat c_{#j}": "sums[#j]", "c_{#i}": "c[#i]", "f(#j)": "first[#j]"})
 def test_run():
-    """Beginnings of a list composed in a tree, against the sum over the run that each ends in."""
-    def lhs(o, e, r, u):
-        return o[u]
+    """Prefixes of a list composed in a tree, against the sum over the run that each ends in."""
+    def lhs(sums, c, first, j):
+        return sums[j]
 
-    def rhs(o, e, r, u):
-        return sum(e[j] for j in range(r[u], u + 1))
+    def rhs(sums, c, first, j):
+        return sum(c[i] for i in range(first[j], j + 1))
 
     def cases():
         for seed, symbols in enumerate([[1, 1, 3, 3, 3], [1, 2, 2, 2, 4, 4, 7], [5], [2, 2, 2]]):
-            e, r = list(probabilities(seed, len(symbols))), run_starts(symbols)
-            o = scan(e, [int(start == place) for place, start in enumerate(r)])
-            for u in range(len(symbols)):
-                yield o, zero_outside(e, zero=5), r, u
+            c, starts = list(probabilities(seed, len(symbols))), run_starts(symbols)
+            sums = scan(c, [int(start == place) for place, start in enumerate(starts)])
+            for j in range(len(symbols)):
+                yield sums, zero_outside(c, zero=5), starts, j
 
     check_equation("eq-triton-run", lhs, rhs, cases())

@@ -15,7 +15,7 @@ from tex_to_python import Notation
 from reference_impl.equations import Quantities, check_equation, computed, zero_outside
 
 NOTATION = notation.RNNT | Notation({
-    "w(#n)": "w[#n]",
+    "N_{#n}": "w[#n]",
     r"\alpha[#n, #u]": "alphas[#n, #u]",
     r"\gamma[#n, #u]": "gammas[#n, #u]",
     r"\varnothing[#n, #u]": "blanks[#n, #u]",
@@ -134,7 +134,7 @@ def test_view():
 
 @pytest.mark.equation("eq-wavefront-step")
 def test_step():
-    """Enumerated masses of beginnings at every place, 0 in the corners, against the front before."""
+    """Enumerated masses of prefixes at every place, 0 in the corners, against the front before."""
     def lhs(alphas, blanks, label_weights, n, u, T, U):
         return alphas[n, u]
 
@@ -196,7 +196,7 @@ class frames_from_minus_one:
 
 @computed
 def alphas_of_states(probs, targets):
-    """Mass of all beginnings that stand in state s after frame t."""
+    """Mass of all prefixes that are in state s after frame t."""
     return ctc_alpha(probs, targets)
 
 

@@ -30,6 +30,8 @@ def tokens(tex):
     >>> tokens(r"\hat\alpha_t\,(s) = \tfrac12 \operatorname{lse}(u')")  # doctest: +NORMALIZE_WHITESPACE
     ['\\hat{\\alpha}', '_', '{', 't', '}', '(', 's', ')', '=', '\\tfrac', '{', '1', '}', '{', '2', '}',
      '\\operatorname{lse}', '(', "u'", ')']
+    >>> tokens(r"Z \overset{3}{=} 1")
+    ['Z', '=', '1']
     """
     return [*_tokens(tex)]
 
@@ -86,6 +88,9 @@ def _next(raw):
         return [token, *_braced(raw), *_braced(raw)]
     if token in {"_", "^"}:
         return [token, *_braced(raw)]
+    if token == r"\overset":  # the number of a line, above its equals sign
+        _argument(raw)
+        return _argument(raw)
     if token == "#":
         return [token + raw.pop(0)]
     if token.isdigit():
