@@ -4,7 +4,7 @@
     python benchmarks/nemo_tdt.py nemo-2.7.3       # writes data/nemo_tdt.json; needs numpy, torch and numba
 
 It times nothing. The simulator runs the kernels' Python source, on float64 arrays, for durations with 1 and without
-it. Chapter 86 compares the results with this package, which is not used here. FastEmit (lambda = 0.5) is tried besides.
+it. Chapter 89 compares the results with this package, which is not used here. FastEmit (lambda = 0.5) is tried besides.
 """
 
 import argparse

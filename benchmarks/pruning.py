@@ -4,7 +4,7 @@
 
 A step begins with what encoder and predictor hand to the joiner, (B, T, H) and (B, U+1, H), and ends with the gradients
 with respect to these and to the joiner's weights: tanh joiner, loss, backward. "whole grid" is RNN-T; "simple" is the
-simple joiner and its loss alone; "pruned R" is all that pruned RNN-T does: simple loss, band, joiner on R rows, pruned
+simple joiner and its loss alone; "pruned Q" is all that pruned RNN-T does: simple loss, band, joiner on Q rows, pruned
 loss. On the CPU each contender runs in a process of its own, pinned to one core, and the contenders take turns over
 several rounds, as in times_cpu.py. In the tables: median and quartiles over all runs; the median over the rounds of the
 ratio to the whole grid's median of the same round; and what the first step adds to the memory of the process at its
@@ -30,7 +30,7 @@ WHOLE = "whole grid"
 
 
 def contenders():
-    return [WHOLE, "simple", *(f"pruned {R}" for R in ROWS)]
+    return [WHOLE, "simple", *(f"pruned {Q}" for Q in ROWS)]
 
 
 def problem(shape, device):
@@ -65,13 +65,13 @@ def step_of(name, shape, device="cpu"):
     def whole():
         return rnnt_loss(join(predictions[:, None]), targets, *lengths)
 
-    def banded(R):
+    def banded(Q):
         scores = simple_scores(encodings @ leaves["simple_encoder"].T, predictions @ leaves["simple_predictor"].T,
                                targets)
-        simple, first = band_of(*scores, *lengths, min(R or 2, predictions.shape[1]))
-        if R is None:
+        simple, first = band_of(*scores, *lengths, min(Q or 2, predictions.shape[1]))
+        if Q is None:
             return simple.mean()
-        rows = min(R, predictions.shape[1])
+        rows = min(Q, predictions.shape[1])
         logits = join(rows_of_band(predictions, first, rows))
         return simple.mean() + pruned_rnnt_loss(logits, first, targets, *lengths)
 

@@ -5,7 +5,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from reference_impl.pruning.bands import admissible_bands, band_mask, best_band, best_windows
+from reference_impl import log_softmax, rnnt
+from reference_impl.pruning.bands import admissible_bands, band_mask, best_band, best_windows, spread
 
 GRIDS = [(1, 1), (1, 3), (3, 2), (4, 3), (4, 5), (6, 4)]
 
@@ -78,3 +79,19 @@ def test_bad_arguments():
         best_band(np.ones(3), 2)
     with pytest.raises(TypeError, match="^first_rows has dtype float64; expected int32 or int64$"):
         band_mask(np.ones(3), 2, 3)
+
+
+@pytest.mark.parametrize("shape", GRIDS)
+def test_spread(shape):
+    """Against entropies of the skewed picture, one row for each anti-diagonal; one path is one node wide."""
+    (T, rows), rng = shape, np.random.default_rng(4)
+    gamma = rnnt.occupancy(log_softmax(rng.normal(size=(T, rows, 3))), [1] * (rows - 1)).sum(axis=-1)
+    skewed = np.zeros((T + rows - 1, rows))
+    for u in range(rows):
+        skewed[u:u + T, u] = gamma[:, u]
+    assert np.allclose(skewed.sum(axis=1), 1, rtol=0, atol=1e-12)
+    expected = np.exp(-(skewed * np.log(np.where(skewed > 0, skewed, 1))).sum(axis=1)).mean()
+    assert np.isclose(spread(gamma), expected, rtol=1e-12, atol=0)
+    staircase = np.zeros(shape)
+    staircase[0], staircase[:, -1] = 1, 1
+    assert spread(staircase) == 1

@@ -6,9 +6,10 @@ import pytest
 import torch
 from implementations import TRITON_DEVICE, needs_triton
 
-from reference_impl.measuring.kernel_bytes import moved_bytes
-from reference_impl.measuring.results import newest, stamp
-from reference_impl.measuring.torch_passes import Passes
+from reference_impl.measuring.kernel_bytes import moved_bytes, of_the_lattice
+from reference_impl.measuring.kernel_shapes import lattice_bytes, logits_bytes
+from reference_impl.measuring.results import newest, row, stamp
+from reference_impl.measuring.torch_passes import Passes, memory_of
 from reference_impl.torch_impl import ctc_loss, rnnt_loss
 
 interpreted = [needs_triton, pytest.mark.skipif(TRITON_DEVICE == "cuda", reason="kernels are compiled here")]
@@ -31,6 +32,13 @@ def test_stamp_of_the_benchmarks():
                                           "versions": {"numpy": "2.4.6"}})
 
 
+def test_row():
+    result = {"rows": [{"loss": "ctc", "shape": {"B": 1}, "median": 1.0}, {"loss": "ctc", "shape": {"B": 2}}]}
+    assert row(result, loss="ctc")["median"] == 1.0
+    assert row(result, loss="ctc", shape={"B": 2}) is result["rows"][1]
+    assert row(result, loss="rnnt") is row(result, loss="ctc", median=2.0) is None
+
+
 def step(kind, shape, **options):
     torch.manual_seed(0)
     B, T, U, V = shape
@@ -50,6 +58,15 @@ def test_logits_are_read_twice_and_the_gradient_is_written_once(kind, V):
     assert {key: count for key, count in moved.items() if key[1] in ("logits", "grad")} == {
         (f"{kind}_rows", "logits", "read"): size, (f"{kind}_gradient", "logits", "read"): size,
         (f"{kind}_gradient", "grad", "write"): size}
+
+
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=interpreted) for kind in ("ctc", "rnnt")])
+@pytest.mark.parametrize("B, T, U, V", [(1, 3, 1, 3), (2, 9, 4, 10), (1, 5, 0, 2)])
+def test_shapes_say_what_is_moved(kind, B, T, U, V):
+    """Kernel by kernel, where the equations of the chapter have the sum."""
+    size, moved = step(kind, (B, T, U, V))
+    assert size == logits_bytes(kind, B, T, U, V, 4)
+    assert of_the_lattice(moved) == {kernel: B * count for kernel, count in lattice_bytes(kind, T, U).items()}
 
 
 @pytest.mark.parametrize("kind", [pytest.param(kind, marks=interpreted) for kind in ("ctc", "rnnt")])
@@ -88,3 +105,14 @@ def test_passes():
     assert passes.steps == [("zeros", 0, 1), ("add_", 1, 1), ("fill_", 0, 1), ("stack", 2, 2)]
     assert passes.total == 8
     assert passes.allocated == x.nbytes
+
+
+def test_memory():
+    """Of a product that is written into a new array: both factors are kept, unless they were given."""
+    x, factor = torch.ones(1000, requires_grad=True), torch.ones(1000)
+
+    def loss():
+        return torch.mul(x.exp(), factor) + torch.empty(10).fill_(0.0).sum()
+
+    assert memory_of(loss, x) == {"forward": 40, "kept": 4000 + 4000, "backward": 8000}
+    assert memory_of(loss, x, [factor]) == {"forward": 40, "kept": 4000, "backward": 4000}

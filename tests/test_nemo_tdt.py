@@ -49,3 +49,21 @@ def test_the_recorded_kernels(case):
     else:
         assert (abs(loss - case["loss"]) < 1e-12 or loss == np.inf) and off > 0.1
         assert case["last_beta"] == 0.0  # the logarithm of the mass that should be 0
+
+
+@pytest.mark.parametrize("case", CASES, ids=NAMES)
+def test_all_logits(case):
+    """The true gradient against torch and, where 1 is not among the durations, the leaking one against the kernels."""
+    lattice, logits, groups = nemo_tdt.problem(case)
+    _, by_logits, by_durations = ours(case)
+    parts = [by_logits[0].numpy()]
+    if by_durations is not None:
+        g, q = by_durations[0].numpy(), np.exp(nemo_tdt.log_weights(logits, groups))[..., groups[0]:]
+        parts.append(g - q * g.sum(-1, keepdims=True))
+    true, found = nemo_tdt.gradient(lattice, logits, groups, case["sigma"]), nemo_tdt.returned(case)
+    assert np.allclose(true, np.concatenate(parts, -1), rtol=0, atol=1e-12)
+    if case["kind"] == "multiblank" or 1 in case["frames"]:
+        assert np.allclose(true, found, rtol=0, atol=1e-12)
+    elif np.isfinite(ours(case)[0]):
+        leaking = nemo_tdt.leaking_gradient(lattice, logits, groups, case["sigma"])
+        assert np.allclose(leaking, found, rtol=0, atol=1e-11) and np.abs(leaking - true).max() > 1

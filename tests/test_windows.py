@@ -71,5 +71,5 @@ def test_messages():
         window_scores(np.zeros((2, 2)), np.zeros((2, 1)), 0)
     with pytest.raises(ValueError, match=r"climb = -1; expected climb >= 0"):
         raised([0, 1], -1)
-    with pytest.raises(ValueError, match=r"R = 4; expected 1 <= R <= U \+ 1 = 3 rows"):
+    with pytest.raises(ValueError, match=r"Q = 4; expected 1 <= Q <= U \+ 1 = 3 rows"):
         ceiling(np.zeros((4, 3, 2)), [1, 1], 4)

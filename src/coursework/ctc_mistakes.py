@@ -179,7 +179,7 @@ LOSS_FROM_BETA = {
         partial(loss_from_beta, first=1),
     "It adds up all states of frame 0; a path begins in one of the first two.": partial(loss_from_beta, first=None),
     "Its sign is wrong: the loss is minus log Z.": lambda *a, **k: -loss_from_beta(*a, **k),
-    "It takes the better of two beginnings, not their sum.": partial(loss_from_beta, add=np.maximum),
+    "It takes the better of two prefixes, not their sum.": partial(loss_from_beta, add=np.maximum),
 }
 
 

@@ -40,7 +40,8 @@ says the same in ``torch_impl/tensor_ops.py``, and has its signature in ``torch_
 - other ways to the same numbers: ``lattice``, ``topology``, ``lattice_loss``, ``second_order``, ``duals``, and
   ``torch_impl/naive.py``, where autograd alone differentiates the two recursions;
 - checks and proofs: ``differences``, ``diagnosis``, ``bug_bank``, ``equations``, ``symbolic``;
-- what the chapters look at: ``plotting``, ``as_published``, ``pruning``, ``digits``, ``measuring``.
+- what the chapters show: ``examples``, ``showing``, ``plotting``, ``as_published``, ``pruning``, ``digits``,
+  ``measuring``.
 
 ``hat`` is RNN-T with a blank of its own, on ``rnnt.py``. ``semiring`` holds the number systems that recursions run on:
 log floats, fractions, polynomials, best paths, counts. ``_validation.py`` checks arguments, and ``_loss_value.py`` has

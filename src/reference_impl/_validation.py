@@ -229,7 +229,7 @@ def check_batch_values(targets, logit_lengths, target_lengths, num_frames, num_s
 def check_band_height(rows, target_axis):
     """Rows of a band: no more than the grid has."""
     if not 1 <= rows <= target_axis + 1:
-        _fail("R", (), rows, f"1 <= R <= U + 1 = {target_axis + 1} rows")
+        _fail("Q", (), rows, f"1 <= Q <= U + 1 = {target_axis + 1} rows")
 
 
 def check_first_rows(first_rows, logit_lengths, highest):
@@ -237,7 +237,7 @@ def check_first_rows(first_rows, logit_lengths, highest):
     for b, length in enumerate(logit_lengths.tolist()):
         for t, first in enumerate(first_rows[b, :length].tolist()):
             if not 0 <= first <= highest:
-                _fail("first_rows", (b, t), first, f"0 <= row <= U + 1 - R = {highest}")
+                _fail("first_rows", (b, t), first, f"0 <= row <= U + 1 - Q = {highest}")
 
 
 def check_lattice(lattice):

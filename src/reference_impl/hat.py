@@ -73,8 +73,8 @@ def loss(logits, targets, *, blank=0) -> float:
 def grad_logits(logits, targets, *, blank=0) -> np.ndarray:
     """d loss / d logits, (T, U+1, V); parameters as for :func:`loss`.
 
-    With s the sigmoid of the blank's logit, q the softmax of the labels, and the posteriors e of a node's two arcs:
-    ``e_label s - e_blank (1 - s)`` for the blank, ``e_label (q_k - [k = next label])`` for label k.
+    With p the sigmoid of the blank's logit, q the softmax of the labels, and the posteriors of a node's two arcs:
+    ``p by_label - (1 - p) by_blank`` for the blank, ``by_label (q_k - [k = next label])`` for label k.
 
     In the book: eq-hat-visits and eq-hat-grad-label.
 
@@ -87,10 +87,10 @@ def grad_logits(logits, targets, *, blank=0) -> np.ndarray:
     expected = rnnt.occupancy(log_y, targets, blank=blank)
     logits = np.asarray(logits, np.float64)
     labels = np.arange(logits.shape[-1]) != blank
-    s, rest = np.exp(log_y[..., blank]), np.exp(-np.logaddexp(0.0, logits[..., blank]))
+    p, rest = np.exp(log_y[..., blank]), np.exp(-np.logaddexp(0.0, logits[..., blank]))
     q = np.exp(log_softmax(logits[..., labels]))
-    e_blank, e_label = expected[..., blank], expected[..., labels].sum(-1)
+    by_blank, by_label = expected[..., blank], expected[..., labels].sum(-1)
     gradient = np.empty(logits.shape)
-    gradient[..., blank] = e_label * s - e_blank * rest
-    gradient[..., labels] = e_label[..., None] * q - expected[..., labels]
+    gradient[..., blank] = p * by_label - rest * by_blank
+    gradient[..., labels] = by_label[..., None] * q - expected[..., labels]
     return gradient

@@ -84,7 +84,9 @@ class Lattice:
         return total
 
 
-def forward(lattice: Lattice, weights: np.ndarray, semiring: Semiring = LOG) -> np.ndarray:
+def forward(
+    lattice: Lattice, weights: np.ndarray, semiring: Semiring = LOG
+) -> np.ndarray:
     """Mass of all paths from node 0 to each node.
 
     In the book: eq-lattice-forward.
@@ -104,13 +106,17 @@ def forward(lattice: Lattice, weights: np.ndarray, semiring: Semiring = LOG) -> 
     weights = check_weights("weights", weights, (len(lattice.arcs),))
     alpha = semiring.zeros((len(lattice.nodes),))
     alpha[0] = semiring.one
-    for i in sorted(range(len(lattice.arcs)), key=lambda i: lattice.arcs[i].source):
+    arcs = range(len(lattice.arcs))
+    for i in sorted(arcs, key=lambda i: lattice.arcs[i].source):
         arc = lattice.arcs[i]
-        alpha[arc.target] = semiring.plus(alpha[arc.target], semiring.times(alpha[arc.source], weights[i]))
+        arriving = semiring.times(alpha[arc.source], weights[i])
+        alpha[arc.target] = semiring.plus(alpha[arc.target], arriving)
     return alpha
 
 
-def backward(lattice: Lattice, weights: np.ndarray, semiring: Semiring = LOG) -> np.ndarray:
+def backward(
+    lattice: Lattice, weights: np.ndarray, semiring: Semiring = LOG
+) -> np.ndarray:
     """Mass of all paths from each node to the last one, shape ``(len(nodes),)``; parameters as for :func:`forward`.
 
     In the book: eq-lattice-backward.
@@ -118,9 +124,11 @@ def backward(lattice: Lattice, weights: np.ndarray, semiring: Semiring = LOG) ->
     weights = check_weights("weights", weights, (len(lattice.arcs),))
     beta = semiring.zeros((len(lattice.nodes),))
     beta[-1] = semiring.one
-    for i in sorted(range(len(lattice.arcs)), key=lambda i: -lattice.arcs[i].target):
+    arcs = range(len(lattice.arcs))
+    for i in sorted(arcs, key=lambda i: -lattice.arcs[i].target):
         arc = lattice.arcs[i]
-        beta[arc.source] = semiring.plus(beta[arc.source], semiring.times(weights[i], beta[arc.target]))
+        leaving = semiring.times(weights[i], beta[arc.target])
+        beta[arc.source] = semiring.plus(beta[arc.source], leaving)
     return beta
 
 

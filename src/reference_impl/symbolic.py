@@ -56,7 +56,7 @@ def field_grid(name: str, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def softmax(x: np.ndarray) -> np.ndarray:
-    """``x / x.sum(-1)``: the softmax of logits u in terms of x = e^u, so that d/du = x d/dx stays rational.
+    """``x / x.sum(-1)``: the softmax of logits z in terms of x = e^z, so that d/dz = x d/dx stays rational.
 
     Examples
     --------

@@ -13,10 +13,10 @@ from .question import Case, Question
 __all__ = ["QUESTIONS"]
 
 
-# --- endings, counted by hand ---
+# --- suffixes, counted by hand ---
 
 
-def ending_cases(rng):
+def suffix_cases(rng):
     first, second = (int(k) for k in rng.permutation([1, 2]))
     targets, state = [([first, first, second], 1), ([first, second, second], 1), ([first, second, second], 2),
                       ([first, second, second], 3)][rng.integers(4)]
@@ -48,7 +48,7 @@ def log_z_of_frames(log_alpha, log_beta):
 
 
 QUESTIONS = [
-    Question("number_of_endings", {"number": 1.0}, ending_cases, _counted, {
+    Question("number_of_suffixes", {"number": 1.0}, suffix_cases, _counted, {
         "As if the blank between two equal labels could be skipped, or as if a frame more were left.":
             lambda targets, frames_left, state: _counted(targets, frames_left + 1, state),
         "The ways that end in the last label are missing, or one frame of those that are left.":

@@ -37,7 +37,7 @@ COUNT_MISTAKES = {
         lambda T, U, t, u: _ways(t, u) * _ways(T - 1 - t, U - u),
     "It is the number of paths that leave the node by the blank.":
         lambda T, U, t, u: _ways(t, u) * _ways(T - 2 - t, U - u),
-    "It adds beginnings and endings; every beginning goes with every ending, so multiply.":
+    "It adds prefixes and suffixes; any prefix goes with any suffix, so multiply.":
         lambda T, U, t, u: _ways(t, u) + _ways(T - 1 - t, U - u - 1),
     "It is the number of ways to reach the arc; each goes on in several ways.": lambda T, U, t, u: _ways(t, u),
     "It is the number of ways to go on after the arc; each began in several ways.":
@@ -116,7 +116,7 @@ def _wrong_steps(recursion, one_too_early):
             lambda *arguments, **named: np.exp(recursion(*arguments, **named)),
         "Frames and rows are exchanged: the shape is (U+1, T).":
             lambda *arguments, **named: recursion(*arguments, **named).T,
-        "The last row is missing: there are U + 1, as many as the target has beginnings.":
+        "The last row is missing: there are U + 1, as many as the target has prefixes.":
             lambda *arguments, **named: recursion(*arguments, **named)[:, :-1],
     }
 

@@ -71,7 +71,7 @@ def pruned_apart(case, kind) -> Iterator[tuple[int, bool, float]]:
     Yields
     ------
     num_rows : int
-        R.
+        Q.
     same_band : bool
     apart : float
         The absolute difference of the pruned losses, nats.

@@ -73,7 +73,7 @@ class PrunedLoss:
     Parameters
     ----------
     num_rows : int
-        R, rows of the band, at least 2. More than a batch has count as all.
+        Q, rows of the band, at least 2. More than a batch has count as all.
     warm_steps : int
     simple_scale : float
         As for :func:`warm_up_scales`.

@@ -67,8 +67,8 @@ class DigitTransducer(nn.Module):
     def join(self, encodings, predictions):
         """Vectors that broadcast, (..., H), to logits (..., V), a linear map of the tanh of their sum.
 
-        ``join(encodings[:, :, None], predictions[:, None])`` is the grid, (B, T, U+1, V). A band of R rows in each
-        frame takes predictions that were gathered to (B, T, R, H).
+        ``join(encodings[:, :, None], predictions[:, None])`` is the grid, (B, T, U+1, V). A band of Q rows in each
+        frame takes predictions that were gathered to (B, T, Q, H).
         """
         return self.output(torch.tanh(encodings + predictions))
 

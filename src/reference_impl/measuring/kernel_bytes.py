@@ -12,7 +12,10 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-__all__ = ["moved_bytes"]
+__all__ = ["moved_bytes", "of_the_lattice"]
+
+# Targets, and what there is once for each utterance.
+_FEW = {"targets", "labels_in_order", "order", "T_of", "U_of", "log_z", "loss", "upstreams", "end_shares"}
 
 
 @contextmanager
@@ -77,6 +80,22 @@ def moved_bytes():
     finally:
         GridExecutor.__call__ = launch
         InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store = load, store
+
+
+def of_the_lattice(moved):
+    """The arrays of some numbers a node, kernel by kernel: logits, gradient and small arrays are left out.
+
+    Examples
+    --------
+    >>> of_the_lattice({("rnnt_rows", "logits", "read"): 48, ("rnnt_rows", "peaks", "write"): 16,
+    ...                 ("rnnt_rows", "masses", "write"): 16, ("rnnt_rows", "targets", "read"): 8})
+    {'rnnt_rows': 32}
+    """
+    sums = {}
+    for (kernel, array, _), count in moved.items():
+        if array not in _FEW | {"logits", "grad"}:
+            sums[kernel] = sums.get(kernel, 0) + count
+    return sums
 
 
 def _span(tensor):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-__all__ = ["newest", "stamp"]
+__all__ = ["newest", "row", "stamp"]
 
 
 def newest(name, folder):
@@ -26,6 +26,18 @@ def newest(name, folder):
     paths = [folder / f"{name}.json", *sorted(folder.glob(f"{name}-*.json"))]
     results = [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.is_file()]
     return max(results, key=lambda result: result["date"], default=None)
+
+
+def row(result, **entries):
+    """The first row of a result that has these entries, or None.
+
+    Examples
+    --------
+    >>> row({"rows": [{"loss": "ctc", "median": 2.0}, {"loss": "rnnt", "median": 3.0}]}, loss="rnnt")["median"]
+    3.0
+    """
+    found = (each for each in result["rows"] if all(each.get(name) == entry for name, entry in entries.items()))
+    return next(found, None)
 
 
 def stamp(result):

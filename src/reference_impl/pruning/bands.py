@@ -12,7 +12,7 @@ import numpy as np
 
 from .._validation import check_at_least, check_integers, check_scores
 
-__all__ = ["admissible_bands", "band_mask", "best_band", "best_windows"]
+__all__ = ["admissible_bands", "band_mask", "best_band", "best_windows", "spread"]
 
 
 def admissible_bands(num_frames, grid_rows, num_rows) -> np.ndarray:
@@ -125,3 +125,34 @@ def best_band(occupancy, num_rows) -> np.ndarray:
     for climb in reversed(climbs):
         first_rows.append(first_rows[-1] - climb[first_rows[-1]])
     return np.array(first_rows[::-1], dtype=np.int64)
+
+
+def spread(occupancy) -> float:
+    """The width of a picture of node occupancies, in nodes (def-occ-spread).
+
+    On an anti-diagonal, occupancies are a distribution; the exponential of its entropy says over how many nodes it is
+    spread.
+
+    Parameters
+    ----------
+    occupancy : (T, U+1) float array
+        Node occupancies of RNN-T.
+
+    Returns
+    -------
+    float
+        The mean over the T + U anti-diagonals: 1 where all paths are one.
+
+    Examples
+    --------
+    Of three anti-diagonals, paths cross the middle one at two nodes equally often:
+
+    >>> round(spread(np.array([[1.0, 0.5], [0.5, 1.0]])), 12) == round((1 + 2 + 1) / 3, 12)
+    True
+    """
+    occupancy = check_scores("occupancy", occupancy, 2, "(T, U+1)")
+    entropies = np.zeros(sum(occupancy.shape) - 1)
+    for (t, u), gamma in np.ndenumerate(occupancy):
+        if gamma > 0:
+            entropies[t + u] -= gamma * np.log(gamma)
+    return float(np.exp(entropies).mean())

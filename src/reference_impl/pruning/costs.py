@@ -50,7 +50,7 @@ def probability_kept(log_probs, first_rows, num_rows, targets, logit_lengths, ta
     first_rows : (B, T) tensor of int64
         Lowest row of the band in each frame.
     num_rows : int
-        R, rows of the band.
+        Q, rows of the band.
     targets, logit_lengths, target_lengths, label_frames
         As for :func:`.torch_impl.pruned_rnnt_loss`.
 

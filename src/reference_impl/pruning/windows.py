@@ -27,8 +27,8 @@ def frame_moves(log_probs, targets, *, blank=0) -> np.ndarray:
     Returns
     -------
     (T, U+1, U+1) float64 array
-        ``[t, v, w]``: the path enters frame t in row v and leaves it, by a blank, in row w. Adds up to 1 in each frame;
-        0 for w < v.
+        ``[t, i, j]``: the path enters frame t in row i and leaves it, by a blank, in row j. Adds up to 1 in each frame;
+        0 for j < i.
 
     Examples
     --------
@@ -43,9 +43,9 @@ def frame_moves(log_probs, targets, *, blank=0) -> np.ndarray:
     entered[0, 0], after[-1, -1] = 0.0, 0.0
     entered[1:], after[:-1] = (alpha + by_blank)[:-1], beta[1:]
     moves = np.zeros((T, rows, rows))
-    for v in range(rows):
-        climbed = np.concatenate([np.zeros((T, 1)), labels[:, v:].cumsum(axis=1)], axis=1)
-        moves[:, v, v:] = np.exp(entered[:, v, None] + climbed + by_blank[:, v:] + after[:, v:] - beta[0, 0])
+    for i in range(rows):
+        climbed = np.concatenate([np.zeros((T, 1)), labels[:, i:].cumsum(axis=1)], axis=1)
+        moves[:, i, i:] = np.exp(entered[:, i, None] + climbed + by_blank[:, i:] + after[:, i:] - beta[0, 0])
     return moves
 
 
@@ -57,7 +57,7 @@ def ceiling(log_probs, targets, num_rows, *, blank=0) -> float:
     log_probs, targets, blank
         As for :func:`frame_moves`.
     num_rows : int
-        R, at most U + 1.
+        Q, at most U + 1.
 
     Returns
     -------
@@ -72,7 +72,7 @@ def ceiling(log_probs, targets, num_rows, *, blank=0) -> float:
     moves, num_rows = frame_moves(log_probs, targets, blank=blank), check_at_least("num_rows", num_rows, 1)
     check_band_height(num_rows, len(targets))
     places = range(len(targets) + 2 - num_rows)
-    inside = np.stack([moves[:, s:s + num_rows, s:s + num_rows].sum((1, 2)) for s in places])
+    inside = np.stack([moves[:, b:b + num_rows, b:b + num_rows].sum((1, 2)) for b in places])
     best = inside.max(axis=0)
     best[0], best[-1] = inside[0, 0], inside[-1, -1]
     return float(best.min())
@@ -87,12 +87,12 @@ def window_scores(blank_posteriors, label_posteriors, num_rows) -> np.ndarray:
     label_posteriors : (T, U) float array
         Of the arcs that leave each node.
     num_rows : int
-        R, at most U + 1.
+        Q, at most U + 1.
 
     Returns
     -------
-    (T, U+2-R) float64 array
-        ``[t, s]``: of the window of rows s to s + R - 1, the blanks that leave its rows, less the label that enters it
+    (T, U+2-Q) float64 array
+        ``[t, b]``: of the window of rows b to b + Q - 1, the blanks that leave its rows, less the label that enters it
         from the row below.
 
     Examples
@@ -115,7 +115,7 @@ def raised(first_rows, climb) -> np.ndarray:
     first_rows : (T,) ints
         Lowest row of the window that was chosen for each frame, at least 0.
     climb : int
-        R - 1, or 1 where a label ends its frame.
+        Q - 1, or 1 where a label ends its frame.
 
     Returns
     -------
@@ -129,7 +129,7 @@ def raised(first_rows, climb) -> np.ndarray:
     [0, 1, 2, 4]
     """
     first = check_integers("first_rows", first_rows, 1, "(T,)")
-    climb, frame = check_at_least("climb", climb, 0), np.arange(len(first))
+    reach = check_at_least("climb", climb, 0) * np.arange(len(first))
     lowered = np.minimum.accumulate(first[::-1])[::-1]
-    needed = np.maximum.accumulate((lowered - climb * frame)[::-1])[::-1] + climb * frame
-    return np.minimum(climb * frame, needed)
+    needed = np.maximum.accumulate((lowered - reach)[::-1])[::-1] + reach
+    return np.minimum(reach, needed)

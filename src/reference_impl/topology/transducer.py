@@ -175,14 +175,14 @@ def pruned_rnnt_lattice(targets, first_rows, num_rows, num_symbols, *, blank=0, 
     first_rows : (T,) ints
         T >= 1; the lowest row of the band in each frame, at least 0.
     num_rows : int
-        Its height R, at least 1.
+        Its height Q, at least 1.
     label_frames : 0 or 1
         Frames that a label advances: 0 as in :func:`rnnt_lattice`, 1 as in :func:`monotonic_rnnt_lattice`.
 
     Returns
     -------
     Lattice
-        Of entries ``(t, r, k)`` in a ``(T, R, V)`` array: row ``r`` of frame t is row ``first_rows[t] + r`` of the
+        Of entries ``(t, r, k)`` in a ``(T, Q, V)`` array: row ``r`` of frame t is row ``first_rows[t] + r`` of the
         grid. No arc leaves a node outside the band, so that its paths are those of the whole lattice that stay inside.
 
     Examples
@@ -192,7 +192,7 @@ def pruned_rnnt_lattice(targets, first_rows, num_rows, num_symbols, *, blank=0, 
     (10, (3, 2, 4))
     """
     first_rows = _validation.check_integers("first_rows", first_rows, 1, "(T,)")
-    R = _validation.check_at_least("num_rows", num_rows, 1)
+    Q = _validation.check_at_least("num_rows", num_rows, 1)
     label_frames = _validation.check_choice("label_frames", label_frames, (0, 1))
     blank, targets, T, U = checked_grid(targets, len(first_rows), num_symbols, blank)
     for t, first in enumerate(first_rows.tolist()):
@@ -201,9 +201,9 @@ def pruned_rnnt_lattice(targets, first_rows, num_rows, num_symbols, *, blank=0, 
     arcs = []
     for arc in whole.arcs:
         t, u, symbol = arc.entry
-        if 0 <= u - first_rows[t] < R:
+        if 0 <= u - first_rows[t] < Q:
             arcs.append(Arc(arc.source, arc.target, (t, int(u - first_rows[t]), symbol)))
-    return Lattice(whole.nodes, tuple(arcs), (T, R, num_symbols))
+    return Lattice(whole.nodes, tuple(arcs), (T, Q, num_symbols))
 
 
 def _transducer(targets, num_frames, num_symbols, blank, label_frames):

@@ -13,7 +13,7 @@ _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _INTEGERS = (torch.int32, torch.int64)
 _REDUCTIONS = {"none": lambda losses: losses, "sum": torch.sum, "mean": torch.mean}
 _WITHOUT_FLOAT64 = ("mps",)  # types of devices; Apple's, and none of CUDA's
-_AXES = {"ctc": (3, "(B, T, V)"), "rnnt": (4, "(B, T, U+1, V)"), "band": (4, "(B, T, R, V)")}
+_AXES = {"ctc": (3, "(B, T, V)"), "rnnt": (4, "(B, T, U+1, V)"), "band": (4, "(B, T, Q, V)")}
 
 
 def check_call(name, reduction, inputs):
@@ -62,14 +62,14 @@ def check_arcs(blank_scores, label_scores, logit_lengths, target_lengths, valida
 
 def check_band(first_rows, logits, logit_lengths, num_labels, validate):
     """Where the rows of a band lie, (B, T), on the device where the lattice runs, int64."""
-    B, T, R, _ = logits.shape
+    B, T, Q, _ = logits.shape
     check_integers("first_rows", first_rows, logits, 2, "(B, T)")
     if tuple(first_rows.shape) != (B, T):
         raise ValueError(f"first_rows has shape {tuple(first_rows.shape)}; expected (B, T) = {(B, T)}, as in logits "
                          f"with shape {tuple(logits.shape)}")
-    _validation.check_band_height(R, num_labels)
+    _validation.check_band_height(Q, num_labels)
     if validate:
-        _validation.check_first_rows(_values(first_rows), _values(logit_lengths), num_labels + 1 - R)
+        _validation.check_first_rows(_values(first_rows), _values(logit_lengths), num_labels + 1 - Q)
     return first_rows.to(_lattice_device(logits.device), torch.int64)
 
 

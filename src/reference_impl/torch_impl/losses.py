@@ -92,12 +92,12 @@ def rnnt_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reduct
         As for :func:`ctc_loss`; so are what is returned and what is raised.
     fastemit_lambda : float >= 0
         Multiplies the posteriors of the label arcs by 1 + lambda in the backward pass, before the log-softmax (Yu et
-        al. 2021). The loss stays -log Z. With lambda > 0 and a label the backward pass returns FastEmit's direction of
-        descent, which is not the gradient of the loss, nor of any other function unless there is only one path:
-        ``gradcheck`` has to fail.
+        al. 2021). The loss stays -log Z. With lambda > 0 and at least one label, the backward pass returns FastEmit's
+        field. It is not the gradient of the loss, nor of any other function unless there is only one path, so
+        ``gradcheck`` must fail.
     clamp : float > 0, optional
         Cuts the entries of each utterance's gradient off at -clamp and clamp, before the upstream gradient (so before
-        the reduction) is applied. A clamped gradient is no gradient either, and its sum over V is not 0.
+        the reduction) is applied. A clamped gradient is not a gradient either, and its sum over V is not 0.
 
     Examples
     --------

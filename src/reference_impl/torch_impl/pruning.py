@@ -102,7 +102,7 @@ def first_rows(blank_posteriors, label_posteriors, logit_lengths, target_lengths
         Of the arcs that leave each node: minus the gradient of :func:`.variants.arc_rnnt_loss` in its scores.
     logit_lengths, target_lengths : (B,) tensors of int32 or int64
     num_rows : int
-        R, rows of a window: no more than U + 1, and at least 2 if there are as many, or 1 with ``label_frames=1``.
+        Q, rows of a window: no more than U + 1, and at least 2 if there are as many, or 1 with ``label_frames=1``.
     label_frames : 0 or 1
         Frames that a label advances.
 
@@ -111,7 +111,7 @@ def first_rows(blank_posteriors, label_posteriors, logit_lengths, target_lengths
     (B, T) int64 tensor
         For :func:`.variants.pruned_rnnt_loss`. In each frame the window with the largest sum of blank posteriors, less
         the posterior of the label arc that enters it from below. Then bounds are lowered and raised until they begin at
-        0, never fall, rise by less than R rows a frame (by one with ``label_frames=1``), and end with row U of each
+        0, never fall, rise by less than Q rows a frame (by one with ``label_frames=1``), and end with row U of each
         utterance in the window of its last frame, if there are frames enough to climb that far.
 
     Examples
@@ -231,7 +231,7 @@ def band_of(blank_scores, label_scores, logit_lengths, target_lengths, num_rows,
 
 
 def rows_of_band(predictions, first_rows, num_rows):
-    """Of the predictor's rows those that lie in the band: (B, U+1, H) to (B, T, R, H), for a joiner of the band.
+    """Of the predictor's rows those that lie in the band: (B, U+1, H) to (B, T, Q, H), for a joiner of the band.
 
     Parameters
     ----------
@@ -239,11 +239,11 @@ def rows_of_band(predictions, first_rows, num_rows):
     first_rows : (B, T) int64 tensor
         As from :func:`first_rows`.
     num_rows : int
-        R.
+        Q.
 
     Returns
     -------
-    (B, T, R, H) tensor
+    (B, T, Q, H) tensor
         Differentiable: gradients of a row are added up over the frames in which it is in the band.
 
     Examples
@@ -256,7 +256,7 @@ def rows_of_band(predictions, first_rows, num_rows):
 
 
 def cut_band(logits, first_rows, num_rows):
-    """Of a whole grid's logits those of the band, (B, T, U+1, V) to (B, T, R, V): to compare with, and of no use else.
+    """Of a whole grid's logits those of the band, (B, T, U+1, V) to (B, T, Q, V): to compare with, and of no use else.
 
     Parameters
     ----------
@@ -266,7 +266,7 @@ def cut_band(logits, first_rows, num_rows):
 
     Returns
     -------
-    (B, T, R, V) tensor
+    (B, T, Q, V) tensor
         Differentiable.
 
     Examples

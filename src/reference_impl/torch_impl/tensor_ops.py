@@ -98,20 +98,20 @@ def tdt_losses(logits, duration_logits, targets, logit_lengths, target_lengths, 
 
 
 def pruned_losses(logits, first_rows, targets, logit_lengths, target_lengths, blank, normalise, label_frames):
-    """The same for logits (B, T, R, V) of rows ``first_rows[b, t]`` and up: the other nodes do not exist.
+    """The same for logits (B, T, Q, V) of rows ``first_rows[b, t]`` and up: the other nodes do not exist.
 
     A label advances ``label_frames`` frames, 0 or 1.
     """
-    B, T, R, V = logits.shape
+    B, T, Q, V = logits.shape
     grid = _Grid((B, T, targets.shape[1] + 1, V), targets, logit_lengths, target_lengths, blank)
-    first, last = first_rows.clamp(0, targets.shape[1] + 1 - R), grid.nodes.shape[2] - 1
+    first, last = first_rows.clamp(0, targets.shape[1] + 1 - Q), grid.nodes.shape[2] - 1
     grid.usable = grid.usable & ~((first != first_rows) & in_use(grid.T_of, T)).any(1)
-    rows = first[..., None] + torch.arange(R, device=logits.device)
+    rows = first[..., None] + torch.arange(Q, device=logits.device)
     symbols = torch.nn.functional.pad(grid.labels, (0, 1))[:, None].expand(B, T, last + 1).gather(2, rows)
     index = torch.stack([torch.full_like(symbols, blank), symbols], -1)
-    used = grid.arcs(2).gather(2, rows[..., None].expand(B, T, R, 2))
+    used = grid.arcs(2).gather(2, rows[..., None].expand(B, T, Q, 2))
     band = gather_log_probs(logits, index, used, normalise=normalise)
-    whole = band.new_full((B, T, last + 1, 2), -torch.inf).scatter(2, rows[..., None].expand(B, T, R, 2), band)
+    whole = band.new_full((B, T, last + 1, 2), -torch.inf).scatter(2, rows[..., None].expand(B, T, Q, 2), band)
     return grid.losses(whole.unbind(-1), (_BLANK, (label_frames, 1)), compute_dtype(logits))
 
 

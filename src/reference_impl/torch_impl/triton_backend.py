@@ -180,7 +180,7 @@ def _gradient_memory(logits, overwrite):
 
 
 def _handed_back(grad, logits, overwrite):
-    """The gradient; whoever still needs the logits that it may have replaced is told so by autograd."""
+    """The gradient. If it replaced the logits, autograd is told, and refuses a backward pass that still needs them."""
     if overwrite:
         torch.autograd.graph.increment_version(logits)
     return grad

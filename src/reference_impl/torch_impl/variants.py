@@ -215,10 +215,10 @@ def pruned_rnnt_loss(logits, first_rows, targets, logit_lengths, target_lengths,
 
     Parameters
     ----------
-    logits : (B, T, R, V) tensor
-        Of R rows in each frame, 1 <= R <= U + 1.
+    logits : (B, T, Q, V) tensor
+        Of Q rows in each frame, 1 <= Q <= U + 1.
     first_rows : (B, T) tensor of int32 or int64
-        The row of the grid that is row 0 of the band, in [0, U + 1 - R], such as from :func:`.pruning.first_rows`. It
+        The row of the grid that is row 0 of the band, in [0, U + 1 - Q], such as from :func:`.pruning.first_rows`. It
         is a constant: no gradient flows to whatever it was computed from.
     targets, logit_lengths, target_lengths, blank, reduction, zero_infinity, inputs, validate
         As for :func:`.losses.rnnt_loss`; so are what is returned and what is raised.

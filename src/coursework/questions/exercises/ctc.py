@@ -31,13 +31,13 @@ COUNTS = [np.array(f(np.zeros((3, 2)), [1], semiring=COUNT), dtype=float) for f 
 LATTICE = [
     numbers("products", COUNTS[0] * COUNTS[1], {
         "Frames and states are exchanged: there is a row for each frame.": (COUNTS[0] * COUNTS[1]).T,
-        "These are the beginnings alone; multiply them by the endings.": COUNTS[0],
-        "These are the endings alone; multiply them by the beginnings.": COUNTS[1],
+        "These are the prefixes alone; multiply them by the suffixes.": COUNTS[0],
+        "These are the suffixes alone; multiply them by the prefixes.": COUNTS[1],
     }),
     numbers("mass", 3 / 4, {
         "It is the number of paths; each of them weighs 1/8.": 6,
         "It is one path's mass; there are six of them.": 1 / 8,
-        "A path may end in the label or in the blank behind it: add the two last states.": 3 / 8,
+        "A path may end in the label or in the blank after it: add the last two states.": 3 / 8,
         "As if each of eight strings of symbols collapsed to the target.": 1,
     }),
     numbers("loss", np.log(4 / 3), {
@@ -254,7 +254,7 @@ SHARPENED = [
     function("returned", sharpened, partial(scaled, believes="scores", surplus=1), {
         "The scale is missing: each score is scale times a log-prob.":
             partial(scaled, factor=False, believes="scores", surplus=1),
-        "It is the right gradient; torch has exp(a) in the place of y, and the log-softmax behind it.": scaled,
+        "It is the right gradient; torch has the exponential of the score in the place of y.": scaled,
         "What torch returns does not add up to 0, so it changes on its way through the log-softmax.":
             partial(scaled, believes="scores"),
         "The surplus has the wrong sign: log-softmax takes it away in proportion to y.":

@@ -81,8 +81,8 @@ def cooled(y, g, tau, *, power=-1, share=1):
 
 TEMPERATURE = [
     function("backward", rows, cooled, {
-        "It is not divided by the temperature: the logits enter as u / tau.": partial(cooled, power=0),
-        "It is multiplied by the temperature; the derivative of u / tau is 1 / tau.": partial(cooled, power=1),
+        "It is not divided by the temperature: the logits enter as z / tau.": partial(cooled, power=0),
+        "It is multiplied by the temperature; the derivative of z / tau is 1 / tau.": partial(cooled, power=1),
         "The second term is missing: what the row's sum sends back to every logit.": partial(cooled, share=0),
         "The second term has the wrong sign.": partial(cooled, share=-1),
         "The sum is shared out evenly; it is shared out in proportion to y.":
@@ -119,12 +119,12 @@ CROSS_ENTROPY = [
 
 # --- lattices ---
 
-BY_HAND_ARCS = ((0, 1), (0, 2), (1, 3), (2, 3), (2, 3))  # S A B E
+BY_HAND_ARCS = ((0, 1), (0, 2), (1, 3), (2, 3), (2, 3))
 BRIDGE = ((0, 1), (0, 2), (1, 2), (1, 3), (2, 3))
 
 
 def graph(ends):
-    return Lattice(tuple("SABE"), tuple(Arc(m, n, (a,)) for a, (m, n) in enumerate(ends)), (len(ends),))
+    return Lattice((0, 1, 2, 3), tuple(Arc(m, n, (a,)) for a, (m, n) in enumerate(ends)), (len(ends),))
 
 
 def by_hand(weights=(1, 2, 4, 1, 2), semiring=REAL):
@@ -135,20 +135,20 @@ def by_hand(weights=(1, 2, 4, 1, 2), semiring=REAL):
 
 
 ALPHA, BETA, PASSING = by_hand()
-_ONE_ARC = "There are two arcs from B to E, and both are ways: add them."
+_ONE_ARC = "There are two arcs from 2 to 3, and both are ways: add them."
 
 LATTICE_BY_HAND = [
     numbers("alpha", ALPHA, {
         "It is beta.": BETA,
         _ONE_ARC: [1, 1, 2, 8],
-        "Two arcs lead from B to E; only the first of them is counted.": [1, 1, 2, 6],
+        "Two arcs lead from 2 to 3; only the first of them is counted.": [1, 1, 2, 6],
         "It is the best path to each node, not the sum over all.": lambda: np.exp(
             forward(graph(BY_HAND_ARCS), np.log([1.0, 2, 4, 1, 2]), MAX)),
     }),
     numbers("beta", BETA, {
         "It is alpha.": ALPHA,
         _ONE_ARC: [8, 4, 2, 1],
-        "Two arcs lead from B to E; only the first of them is counted.": [6, 4, 1, 1],
+        "Two arcs lead from 2 to 3; only the first of them is counted.": [6, 4, 1, 1],
     }),
     numbers("gamma", ALPHA * BETA / 10, {
         "It is not divided by Z.": ALPHA * BETA,
@@ -157,12 +157,12 @@ LATTICE_BY_HAND = [
     numbers("posteriors", PASSING / 10, {
         "They are not divided by Z.": PASSING,
         "The arc's own weight is missing.": lambda: PASSING / 10 / [1, 2, 4, 1, 2],
-        "What follows the arc is an ending of the node that it leads to: beta(n), not beta(m).":
+        "A suffix of the node that the arc leads to follows it: beta(n), not beta(m).":
             lambda: np.array([ALPHA[m] * w * BETA[m] / 10 for (m, _), w in
                               zip(BY_HAND_ARCS, (1, 2, 4, 1, 2), strict=True)]),
     }),
     numbers("weight", 3, {
-        "The paths through the arc weigh 2w, since alpha(B) is 2.": 6,
+        "The paths through the arc weigh 2w, since alpha(2) is 2.": 6,
         "Z is not 10 any more: it changes with the weight.": 2.5,
         "That is its weight now, and four tenths of the mass.": 2,
     }),
@@ -194,7 +194,7 @@ CUTS = [
     }),
 ]
 
-TIED = np.array([1.0, 2, 1, 3, 2])  # SA, SB, AB, AE, BE
+TIED = np.array([1.0, 2, 1, 3, 2])  # 01, 02, 12, 13, 23
 THREE_WAYS = np.array([[1, 0, 0, 1, 0], [1, 0, 1, 0, 1], [0, 1, 0, 0, 1]])
 SPLIT = np.array([1 / 2, 1 / 4, 1 / 4])  # at E, and at B once more
 _ONE_BEST = "It is one of the three best paths alone, as back-pointers give it."
@@ -203,8 +203,8 @@ BEST_PATHS = [
     numbers("limit", lambda: arc_posteriors(graph(BRIDGE), TIED), {
         "It is what automatic differentiation finds; the limit gives each path a third.": SPLIT @ THREE_WAYS,
         _ONE_BEST: THREE_WAYS[0],
-        f"{_ONE_BEST[:-1]}, the one through A and B.": THREE_WAYS[1],
-        f"{_ONE_BEST[:-1]}, the one through B.": THREE_WAYS[2],
+        f"{_ONE_BEST[:-1]}, the one through 1 and 2.": THREE_WAYS[1],
+        f"{_ONE_BEST[:-1]}, the one through 2.": THREE_WAYS[2],
         "It is the sum over the three paths; each has probability 1/3.": THREE_WAYS.sum(axis=0),
     }),
     numbers("automatic", SPLIT @ THREE_WAYS, {

@@ -33,9 +33,9 @@ DIGITS = [
 
 
 def together(rng):
-    """Probabilities of using a, b and both."""
-    both, a, b, _ = rng.dirichlet(np.ones(4))
-    return {"e_a": float(both + a), "e_b": float(both + b), "e_ab": float(both)}
+    """Probabilities of using this arc, the other one, and both."""
+    both, this, other, _ = rng.dirichlet(np.ones(4))
+    return {"this": float(both + this), "other": float(both + other), "both": float(both)}
 
 
 def with_delta(rng):
@@ -43,20 +43,47 @@ def with_delta(rng):
 
 
 ONE_ARC = [
-    function("changed", with_delta, lambda e_a, e_b, e_ab, delta: (e_a + delta * e_ab) / (1 + delta * e_b), {
-        "The denominator changes, too: Z has the paths that use b.":
-            lambda e_a, e_b, e_ab, delta: e_a + delta * e_ab,
+    function("changed", with_delta, lambda this, other, both, delta: (this + delta * both) / (1 + delta * other), {
+        "The denominator changes, too: Z has the paths that use e'.":
+            lambda this, other, both, delta: this + delta * both,
         "The numerator changes, too: by the paths that use both.":
-            lambda e_a, e_b, e_ab, delta: e_a / (1 + delta * e_b),
-        "Only those paths through a that use b as well have the factor.":
-            lambda e_a, e_b, e_ab, delta: e_a * (1 + delta) / (1 + delta * e_b),
-        "It is the first order of it.": lambda e_a, e_b, e_ab, delta: e_a + delta * (e_ab - e_a * e_b),
+            lambda this, other, both, delta: this / (1 + delta * other),
+        "Only those paths through e that use e' as well have the factor.":
+            lambda this, other, both, delta: this * (1 + delta) / (1 + delta * other),
+        "It is the first order of it.": lambda this, other, both, delta: this + delta * (both - this * other),
     }),
-    function("slope", together, lambda e_a, e_b, e_ab: e_ab - e_a * e_b, {
-        "Its sign is wrong: arcs that are used together help each other.": lambda e_a, e_b, e_ab: e_a * e_b - e_ab,
-        "The product of the two is missing: Z grows, too.": lambda e_a, e_b, e_ab: e_ab,
-        "It is the case of two arcs that no path uses both.": lambda e_a, e_b, e_ab: -e_a * e_b,
-        "It is the derivative of log e_a.": lambda e_a, e_b, e_ab: (e_ab - e_a * e_b) / e_a,
+    function("slope", together, lambda this, other, both: both - this * other, {
+        "Its sign is wrong: arcs that are used together help each other.":
+            lambda this, other, both: this * other - both,
+        "The product of the two is missing: Z grows, too.": lambda this, other, both: both,
+        "It is the case of two arcs that no path uses both.": lambda this, other, both: -this * other,
+        "It is the derivative of log Pr(e).": lambda this, other, both: (both - this * other) / this,
+    }),
+]
+
+
+def not_normalised(rng):
+    """A product of two mantissas, exact in float32, and its exponent."""
+    return {"m": float(np.float32(rng.uniform(1e-3, 4))), "e": int(rng.integers(-20_000, 0))}
+
+
+def normalised(m, e):
+    half, more = np.frexp(m)
+    return [2 * half, e + int(more) - 1]
+
+
+def through_one_logarithm(m, e):
+    log2 = np.log2(np.float32(m)) + np.float32(e)
+    return [np.exp2(log2 - np.floor(log2), dtype=np.float32), int(np.floor(log2))]
+
+
+OWN_EXPONENT = [
+    function("normalise", not_normalised, normalised, {
+        "Mantissa and exponent still meet in one float32: a large logarithm has no room for the mantissa's digits.":
+            through_one_logarithm,
+        "The mantissa is to lie between 1 and 2; frexp puts it between 1/2 and 1.":
+            lambda m, e: [np.frexp(m)[0], e + int(np.frexp(m)[1])],
+        "The mantissa's own exponent is not added to the other.": lambda m, e: [2 * np.frexp(m)[0], e],
     }),
 ]
 
@@ -74,7 +101,7 @@ def power_of_two(n):
 
 STEPS = [
     function("nodes", grid, lambda T, U: T * (U + 1), {
-        "A target of U labels has U + 1 beginnings.": lambda T, U: T * U,
+        "A target of U labels has U + 1 prefixes.": lambda T, U: T * U,
         "The end is no node of the grid.": lambda T, U: T * (U + 1) + 1,
         "That is CTC's: 2U + 1 states.": lambda T, U: T * (2 * U + 1),
     }),
@@ -171,6 +198,7 @@ WEIGHTS = [
 EXERCISES = {
     "ex-numerics-1": DIGITS,
     "ex-numerics-2": ONE_ARC,
+    "ex-numerics-3": OWN_EXPONENT,
     "ex-wavefront-1": STEPS,
     "ex-wavefront-4": MIDDLE,
     "ex-triton-1": PIECES,

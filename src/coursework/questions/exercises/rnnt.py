@@ -20,20 +20,20 @@ __all__ = ["EXERCISES"]
 
 def square(rng):
     """Blank's and label's probabilities at the four nodes of two frames and one label."""
-    return {"b": rng.uniform(0.1, 0.9, (2, 2)), "a": rng.uniform(0.1, 0.9, (2, 2))}
+    return {"blank": rng.uniform(0.1, 0.9, (2, 2)), "label": rng.uniform(0.1, 0.9, (2, 2))}
 
 
 def variable(recursion):
-    return lambda b, a: np.array(recursion(np.stack([b, a], -1), [1], semiring=REAL), dtype=float)
+    return lambda blank, label: np.array(recursion(np.stack([blank, label], -1), [1], semiring=REAL), dtype=float)
 
 
 FORTH, BACK = variable(rnnt.alpha), variable(rnnt.beta)
 
 
 def with_entry(table, t, u, value):
-    def changed(b, a):
-        found = table(b, a)
-        found[t, u] = value(b, a)
+    def changed(blank, label):
+        found = table(blank, label)
+        found[t, u] = value(blank, label)
         return found
 
     return changed
@@ -43,20 +43,22 @@ SQUARE = [
     function("alpha", square, FORTH, {
         "It is beta: the way to the end.": BACK,
         "Two paths lead to (1, 1); the one that writes first is missing.":
-            with_entry(FORTH, 1, 1, lambda b, a: b[0, 0] * a[1, 0]),
+            with_entry(FORTH, 1, 1, lambda blank, label: blank[0, 0] * label[1, 0]),
         "Two paths lead to (1, 1); the one that waits first is missing.":
-            with_entry(FORTH, 1, 1, lambda b, a: a[0, 0] * b[0, 1]),
+            with_entry(FORTH, 1, 1, lambda blank, label: label[0, 0] * blank[0, 1]),
         "The last blank belongs to the way on from (1, 1), not to the way there.":
-            with_entry(FORTH, 1, 1, lambda b, a: FORTH(b, a)[1, 1] * b[1, 1]),
+            with_entry(FORTH, 1, 1, lambda blank, label: FORTH(blank, label)[1, 1] * blank[1, 1]),
         "Frames and rows are exchanged: there is a row of the array for each frame.":
-            lambda b, a: FORTH(b, a).T,
+            lambda blank, label: FORTH(blank, label).T,
     }),
     function("beta", square, BACK, {
-        "It is alpha: the way from the beginning.": FORTH,
-        "The last blank is missing: it ends every path.": lambda b, a: BACK(b, a) / b[1, 1],
+        "It is alpha: the way from the start.": FORTH,
+        "The last blank is missing: it ends every path.": lambda blank, label: BACK(blank, label) / blank[1, 1],
         "The blank of (1, 0) would end the utterance with the label missing.":
-            lambda b, a: BACK(np.where([[1, 1], [0, 1]], b, 0), a) + np.array([[b[0, 0], 0], [1, 0]]) * b[1, 0],
-        "Frames and rows are exchanged: there is a row of the array for each frame.": lambda b, a: BACK(b, a).T,
+            lambda blank, label: (BACK(np.where([[1, 1], [0, 1]], blank, 0), label)
+                                  + np.array([[blank[0, 0], 0], [1, 0]]) * blank[1, 0]),
+        "Frames and rows are exchanged: there is a row of the array for each frame.":
+            lambda blank, label: BACK(blank, label).T,
     }),
 ]
 
@@ -73,7 +75,7 @@ def ways(T, U, last=1):
 COUNTS = [
     function("alpha", lambda rng: {"t": int(rng.integers(1, 6)), "u": int(rng.integers(1, 6))},
              lambda t, u: comb(t + u, u), {
-        "That is the number of paths with t blanks and u labels that end in a blank; a beginning may end in a label.":
+        "That is the number of paths with t blanks and u labels that end in a blank; a prefix may end in a label.":
             lambda t, u: comb(t + u - 1, u),
         "Blanks and labels come in any order.": lambda t, u: 1,
         "A step is a blank or a label, but the numbers of both are given: choose where the labels stand.":
@@ -84,13 +86,13 @@ COUNTS = [
             lambda t, u, T, U: ways(T - t, U - u, last=0),
         "It is alpha.": lambda t, u, T, U: comb(t + u, u),
         "It is the number of paths through the node.": lambda t, u, T, U: comb(t + u, u) * ways(T - t, U - u),
-        "One frame too few: an ending from frame t has T - t frames, that one included.":
+        "One frame too few: a suffix from frame t has T - t frames, that one included.":
             lambda t, u, T, U: ways(T - t - 1, U - u) if T - t > 1 or U > u else 1,
     }),
     function("passing", node, lambda t, u, T, U: comb(t + u, u) * ways(T - t, U - u) / ways(T, U), {
         "It is the number of paths through the node; divide it by that of all paths.":
             lambda t, u, T, U: comb(t + u, u) * ways(T - t, U - u),
-        "It is the share of the beginnings only; multiply by the endings.":
+        "It is the share of the prefixes only; multiply by the suffixes.":
             lambda t, u, T, U: comb(t + u, u) / ways(T, U),
         "The number of all paths is wrong: the last blank has no choice.":
             lambda t, u, T, U: comb(t + u, u) * ways(T - t, U - u) / ways(T, U, last=0),
@@ -99,17 +101,17 @@ COUNTS = [
 
 
 def beyond(N):
-    return np.prod([1 - 1 / (n + 2) ** 2 for n in range(N + 1)])
+    return np.prod([1 - 1 / (u + 2) ** 2 for u in range(N + 1)])
 
 
 FOR_EVER = [
     function("more", lambda rng: {"N": int(rng.integers(1, 30))}, beyond, {
-        "One decision is missing: to write more than N labels takes N + 1 of them, from n = 0 to N.":
+        "One decision is missing: to write more than N labels takes N + 1 of them, from u = 0 to N.":
             lambda N: beyond(N - 1),
         "There is one decision too many.": lambda N: beyond(N + 1),
         "It is the probability to write N labels or fewer.": lambda N: 1 - beyond(N),
         "These are the probabilities to say blank, multiplied; labels are what goes on.":
-            lambda N: np.prod([1 / (n + 2.0) ** 2 for n in range(N + 1)]),
+            lambda N: np.prod([1 / (u + 2.0) ** 2 for u in range(N + 1)]),
     }),
     numbers("total", 1 / 2, {
         "Each node is normalised, and yet some of the mass never stops.": 1,
@@ -246,9 +248,9 @@ FASTEMIT_BY_HAND = [
         "The two are exchanged: first the blank, then the label.": [-3 / 4, -1 / 2],
         "Its sign is wrong.": [1 / 2, 3 / 4],
     }),
-    numbers("w", halves(rnnt.grad_logits), {
+    numbers("v_z", halves(rnnt.grad_logits), {
         "It is the gradient: lambda is missing.": [0, 0],
-        "The softmax term lacks its share of lambda, so w does not add up to 0.": [0, -1 / 4],
+        "The softmax term lacks its share of lambda, so v_z does not add up to 0.": [0, -1 / 4],
         "Its sign is wrong: the label is raised, so its entry is negative.": [-1 / 8, 1 / 8],
         "It is v, with respect to the log-probs.": [-1 / 2, -3 / 4],
     }),
@@ -270,16 +272,16 @@ def field(logits, targets, lam, *, label=1, softmax=1, blank=0):
     logits = np.asarray(logits)
     log_probs = log_softmax(logits)
     e_blank, e_label = rnnt.arc_posteriors(log_probs, targets)
-    w = rnnt.grad_logits(logits, targets)
-    w[:, :-1] += softmax * lam * np.exp(log_probs[:, :-1]) * e_label[..., None]
-    w[:, np.arange(len(targets)), targets] -= label * lam * e_label
-    w[..., 0] -= blank * lam * e_blank
-    w += blank * lam * np.exp(log_probs) * e_blank[..., None]
-    return w
+    v_z = rnnt.grad_logits(logits, targets)
+    v_z[:, :-1] += softmax * lam * np.exp(log_probs[:, :-1]) * e_label[..., None]
+    v_z[:, np.arange(len(targets)), targets] -= label * lam * e_label
+    v_z[..., 0] -= blank * lam * e_blank
+    v_z += blank * lam * np.exp(log_probs) * e_blank[..., None]
+    return v_z
 
 
 FIELD = [
-    function("w", utterance,
+    function("v_z", utterance,
              lambda logits, targets, lam: rnnt.grad_logits(np.asarray(logits), targets, fastemit_lambda=lam), {
         "The softmax term lacks its share of lambda; a node does not add up to 0.": partial(field, softmax=0),
         "It is the gradient: lambda is missing.": partial(field, softmax=0, label=0),

@@ -67,10 +67,12 @@ BLANKS = [
         "They are exchanged: first monotonic RNN-T, then RNN-T.": lambda T, U: [T, T - U],
         "It is the number of steps; asked for are the blanks.": lambda T, U: [T, T + U],
     }),
-    function("run", lambda rng: {**sizes(rng), "B": float(rng.uniform(0.2, 2))}, lambda T, U, B: (T - B) / U, {
-        "It is the number of frames that all labels have; divide it by their number.": lambda T, U, B: T - B,
-        "It is the mean number of blanks a label; labels have the frames that are left.": lambda T, U, B: B / U,
-        "It is the share of the frames that labels have; divide by U instead.": lambda T, U, B: (T - B) / T,
+    function("run", lambda rng: {**sizes(rng), "blanks": float(rng.uniform(0.2, 2))},
+             lambda T, U, blanks: (T - blanks) / U, {
+        "It is the number of frames that all labels have; divide it by their number.": lambda T, U, blanks: T - blanks,
+        "It is the mean number of blanks a label; labels have the frames that are left.":
+            lambda T, U, blanks: blanks / U,
+        "It is the share of the frames that labels have; divide by U instead.": lambda T, U, blanks: (T - blanks) / T,
     }),
 ]
 
@@ -109,20 +111,20 @@ WITHOUT_BLANK = [
 
 def scaled(rng):
     return {"logits": 2 * rng.normal(size=(5, 4)), "targets": rng.permutation([1, 2, 3])[:2],
-            "c": float(rng.uniform(0.3, 3))}
+            "mu": float(rng.uniform(0.3, 3))}
 
 
-def slope(logits, targets, c, *, at=1, factor=0, belief=1, occupancy=1):
+def slope(logits, targets, mu, *, at=1, factor=0, belief=1, occupancy=1):
     """What the scale of the logits does to the loss, with a place for what can go wrong."""
-    scores = log_softmax((c if at else 1) * np.asarray(logits))
+    scores = log_softmax((mu if at else 1) * np.asarray(logits))
     apart = belief * np.exp(scores) - occupancy * ctc.occupancy(scores, targets)
-    return float((apart * np.asarray(logits)).sum() * c**factor)
+    return float((apart * np.asarray(logits)).sum() * mu**factor)
 
 
 LOUDER = [
     function("slope", scaled, slope, {
-        "Belief and occupancy are taken at u; they belong to the logits c u.": partial(slope, at=0),
-        "The derivative of c u with respect to c is u, not c u.": partial(slope, factor=1),
+        "Belief and occupancy are taken at z; they belong to the logits mu z.": partial(slope, at=0),
+        "The derivative of mu z with respect to mu is z, not mu z.": partial(slope, factor=1),
         "The softmax term is missing.": partial(slope, belief=0),
         "The occupancy is missing.": partial(slope, occupancy=0),
         "Its sign is wrong: belief minus occupancy.": partial(slope, belief=-1, occupancy=-1),

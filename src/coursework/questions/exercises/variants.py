@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import groupby, product
+
 import numpy as np
 
-from reference_impl import hat, lattice_loss, rnnt
+from reference_impl import ctc, hat, lattice_loss, log_softmax, rnnt
 from reference_impl.pruning.windows import raised
 from reference_impl.second_order import hvp_log_probs
 from reference_impl.topology import (
@@ -18,6 +21,7 @@ from reference_impl.topology import (
     wildcard_ctc_lattice,
 )
 
+from ..question import Case, Question
 from .parts import function, numbers
 
 __all__ = ["EXERCISES"]
@@ -165,7 +169,7 @@ MONOTONIC_BY_HAND = [
     numbers("hat", by_hat, {
         "It is the softmax's; with one label there is nothing to choose under HAT, q = 1.": [-1 / 6, 1 / 6],
         "The blank has a sigmoid of its own, and the same gradient as before.": [0, 0],
-        "The label's belief is q times e_y.": [-1 / 6, -1 / 3],
+        "The label's belief is q times the posterior of the label arc.": [-1 / 6, -1 / 3],
     }),
 ]
 
@@ -271,6 +275,80 @@ GALLERY = [
     }),
 ]
 
+
+
+def with_words(name, scores):
+    """Cases with and without equal labels; three symbols, few frames, so that all strings can be listed."""
+    def draw(rng):
+        a, b = (int(k) for k in rng.permutation([1, 2]))
+        return [Case("function", {name: scores(rng.normal(size=(T, 3))), "targets": np.array(word)})
+                for word, T in (([a, b], 4), ([a, a], 4), ([a, a, b], 4), ([b], 3))]
+
+    return draw
+
+
+def listed_loss(log_probs, targets, *, allowed):
+    """Minus the log of the mass of all strings that read the target and are allowed, by their runs."""
+    mass = 0.0
+    for string in product(range(3), repeat=len(log_probs)):
+        runs = [k for k, _ in groupby(string)]
+        if [k for k in runs if k] == list(targets) and allowed(runs):
+            mass += np.exp(sum(row[k] for row, k in zip(log_probs, string, strict=True)))
+    return float(-np.log(mass)) if mass else np.inf
+
+
+def tight(runs):
+    """Is every blank between two equal labels?"""
+    ends = zip(runs, runs[1:], runs[2:], strict=False)
+    return runs[0] != 0 != runs[-1] and all(left == right for left, k, right in ends if k == 0)
+
+
+ONLY_NEEDED_BLANKS = [
+    Question("loss", {"function": 1.0}, with_words("log_probs", log_softmax), partial(listed_loss, allowed=tight), {
+        "Equal labels have no blank between them, so they are merged and have no path.":
+            partial(listed_loss, allowed=lambda runs: 0 not in runs),
+        "Blanks stand between different labels, too.":
+            partial(listed_loss, allowed=lambda runs: runs[0] != 0 != runs[-1]),
+        "Blanks stand at the ends and between different labels, too: it is CTC's loss.":
+            lambda log_probs, targets: ctc.loss(log_probs, targets),
+    }, 1e-9),
+]
+
+
+def said(string):
+    return [k for k, _ in groupby(string) if k]
+
+
+def edits(labels, targets):
+    """Levenshtein distance."""
+    row = list(range(len(targets) + 1))
+    for label in labels:
+        new = [row[0] + 1]
+        for j, target in enumerate(targets):
+            new.append(min(row[j] + (label != target), row[j + 1] + 1, new[j] + 1))
+        row = new
+    return row[-1]
+
+
+def listed_edits(probs, targets, *, read=said):
+    """The mean edit distance of all strings, each read by a function."""
+    strings = product(range(3), repeat=len(probs))
+    return float(sum(np.prod([row[k] for row, k in zip(probs, string, strict=True)]) * edits(read(string), targets)
+                     for string in strings))
+
+
+MEAN_EDITS = [
+    Question("mean", {"function": 1.0}, with_words("probs", lambda z: np.exp(log_softmax(z))), listed_edits, {
+        "Runs are not merged: a repeated symbol is not a new label. A node has to remember the last symbol, too.":
+            partial(listed_edits, read=lambda string: [k for k in string if k]),
+        "Blanks are deleted before runs are merged; a label after a blank is a new one, even if it is the same.":
+            partial(listed_edits, read=lambda string: [k for k, _ in groupby(k for k in string if k)]),
+        "It is the distance of the most probable string alone.":
+            lambda probs, targets: edits(said(probs.argmax(axis=1)), targets),
+    }, 1e-9),
+]
+
+
 EXERCISES = {
     "ex-occ-1": WITHOUT_CHOICE,
     "ex-occ-3": MASS_AND_PATHS,
@@ -281,4 +359,6 @@ EXERCISES = {
     "ex-dur-1": DURATIONS,
     "ex-second-1": SECOND,
     "ex-gallery-1": GALLERY,
+    "ex-gallery-3": ONLY_NEEDED_BLANKS,
+    "ex-gallery-5": MEAN_EDITS,
 }
