@@ -6,8 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from implementations import needs_triton
+
+from reference_impl import ctc, log_softmax, rnnt
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
@@ -75,6 +78,20 @@ def test_cpu_table(tmp_path):
         assert row["logits_bytes"] == 4 * 2 * 60 * 28 and row["runs"] >= 3
         assert row["bytes_a_second_if_3_passes"] == 3 * row["logits_bytes"] / row["median"]
         assert row["copy_bytes_a_second"] > 0 and row["ratios"][0] > 0
+
+
+def test_digit_grid(tmp_path):
+    """Two steps of training each; what the chapters read has the same form, and the losses fall."""
+    run("digit_grid.py", "--stages", 0, 2, "--ctc-stages", 0, 2, "--output", tmp_path / "digit_grid.json")
+    short = json.loads((tmp_path / "digit_grid.json").read_text())
+    stored = json.loads((BENCHMARKS.parent / "data" / "digit_grid.json").read_text())
+    for name in ("what", "digits", "targets", "pixels"):
+        assert short[name] == stored[name]
+    T, U = len(stored["pixels"]), len(stored["targets"])
+    for name, shape, module in (("logits", (T, U + 1, 11), rnnt), ("ctc_logits", (T, 11), ctc)):
+        assert all(np.shape(each) == shape for each in [*short[name].values(), *stored[name].values()])
+        losses = [module.loss(log_softmax(np.array(each) / 100), stored["targets"]) for each in stored[name].values()]
+        assert losses == sorted(losses, reverse=True) and losses[0] > 100 * losses[-1]
 
 
 def test_pruning_steps():

@@ -26,7 +26,7 @@ from reference_impl.topology import ctc_lattice, rnnt_lattice
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-WITH_CHECKS = 25
+WITH_CHECKS = 27
 CALL = re.compile(r'check_exercise\(\s*"([\w-]+)"')
 DOTS = "not answered yet"
 
@@ -106,7 +106,7 @@ def test_all_parts_right_is_right():
 
 
 def test_names_that_are_not_there():
-    with pytest.raises(ValueError, match="name = 'ex-none'; expected one of ex-check-by-hand"):
+    with pytest.raises(ValueError, match="name = 'ex-none'; expected one of ex-short-alpha, ex-check-by-hand"):
         check_exercise("ex-none")
     with pytest.raises(ValueError, match="slop: ex-digits-3 has the parts slope"):
         check_exercise("ex-digits-3", slop=...)
@@ -141,9 +141,9 @@ def test_cross_entropy():
 
 
 def test_ties_in_automatic_differentiation():
-    SA, SB, AB, AE, BE = w = torch.tensor(gradients.TIED, requires_grad=True)
-    b = torch.maximum(SB, SA + AB)
-    (found,) = torch.autograd.grad(torch.maximum(SA + AE, b + BE), w)
+    w01, w02, w12, w13, w23 = w = torch.tensor(gradients.TIED, requires_grad=True)
+    best = torch.maximum(w02, w01 + w12)
+    (found,) = torch.autograd.grad(torch.maximum(w01 + w13, best + w23), w)
     close(found, find("ex-lattice-4")["automatic"].right())
     close(arc_posteriors(gradients.graph(gradients.BRIDGE), gradients.TIED / 1e-3),
           find("ex-lattice-4")["limit"].right())
@@ -223,9 +223,9 @@ def test_the_last_blank_left_out():
 
 def test_louder_logits():
     for case in arguments("ex-digits-3", "slope"):
-        u, targets = case["logits"], case["targets"]
-        found = central_difference(lambda c, u=u, targets=targets: ctc_reference.loss(log_softmax(c[0] * u), targets),
-                                   np.array([case["c"]]))
+        z, targets = case["logits"], case["targets"]
+        found = central_difference(lambda mu, z=z, targets=targets: ctc_reference.loss(log_softmax(mu[0] * z), targets),
+                                   np.array([case["mu"]]))
         close(together.slope(**case), found[0], 1e-6)
 
 

@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections import Counter
+from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from enumeration import alignments, ctc_alignments, rnnt_alignments
 
 from reference_impl import ctc, log_softmax, rnnt
 from reference_impl.bug_bank import BUGS, CHECKS
+from reference_impl.examples import TINY_CTC
 from reference_impl.lattice import Arc, Lattice, backward, forward
 from reference_impl.semiring import REAL
 from reference_impl.torch_impl import rnnt_loss
@@ -115,10 +117,10 @@ def logit_slope(y, A, B, k, h=1e-6):
 
 
 def bridge(w=1.0):
-    """The lattice of chapter 30: S A B E, weights of SA, SB, AB, AE, BE."""
+    """The lattice of chapter 30: nodes 0, 1, 2, 3, weights of 01, 02, 12, 13, 23."""
     ends = ((0, 1), (0, 2), (1, 2), (1, 3), (2, 3))
     arcs = tuple(Arc(m, n, (a,)) for a, (m, n) in enumerate(ends))
-    return Lattice(tuple("SABE"), arcs, (5,)), np.array([2.0, 3.0, w, 5.0, 2.0])
+    return Lattice((0, 1, 2, 3), arcs, (5,)), np.array([2.0, 3.0, w, 5.0, 2.0])
 
 
 def bridge_slope(h=1e-6):
@@ -273,6 +275,23 @@ def test_ctc_beta_and_gradient_twice():
     assert marked("ctc-beta") == "B" and marked("ctc-gradient-twice") == "C"
 
 
+def test_story_double():
+    y, target = TINY_CTC.probs, TINY_CTC.targets
+    z = ctc.Z(y, target, semiring=REAL)
+    y[0, 1] *= 2
+    assert ctc.Z(y, target, semiring=REAL) / z == Fraction(4, 3)
+    assert marked("story-double") == "C"
+
+
+def test_softmax_three():
+    """The blank of the middle frame: what it gains, and what the other symbols lose by its logit."""
+    by_log_prob = ctc.grad_log_probs(log_softmax(TINY_CTC.logits), TINY_CTC.targets)[1]
+    y = TINY_CTC.probs[1].astype(float)
+    assert abs(by_log_prob[0] + 1 / 5) < 1e-15 and abs(by_log_prob.sum() + 1) < 1e-15
+    assert abs(ctc.grad_logits(TINY_CTC.logits, TINY_CTC.targets)[1, 0] - (by_log_prob[0] + y[0])) < 1e-15
+    assert marked("softmax-three") == "C"
+
+
 def test_ctc_gradient_affine():
     y = np.exp(log_softmax(np.random.default_rng(1).normal(size=(4, 3))))
     z, mass = math.exp(-ctc.loss(np.log(y), [1, 2])), ctc.occupancy(np.log(y), [1, 2])[2, 1]
@@ -336,6 +355,16 @@ def test_kernels():
     without_denom = gradient[1, 1] * np.exp(logits[1, 1]).sum()  # e^d at every entry of the node
     assert abs(without_denom.sum()) < 1e-14 and abs(without_denom).max() > 0.1
     assert (marked("kernels-sum"), marked("kernels-last-frame"), marked("kernels-denom")) == ("A", "D", "B")
+
+
+def test_k2_picture_and_failures_clamp():
+    """A picture of node gradients adds up to T + U; a bound of 0.1 after the mean cuts at B = 4, and not at 16."""
+    logits = 3 * np.random.default_rng(8).normal(size=(5, 3, 4))
+    assert abs(rnnt.occupancy(log_softmax(logits), [1, 2]).sum() - 7) < 1e-12
+    gradient = rnnt.grad_logits(logits, [1, 2])
+    cut = [int((np.abs(gradient / B) > 0.1).sum()) for B in (4, 16)]
+    assert cut[0] > 0 == cut[1]
+    assert marked("k2-picture") == "C" and marked("failures-clamp") == "B"
 
 
 def test_fastemit():
@@ -409,7 +438,7 @@ def test_route_scale():
 
 def test_what_is_a_matter_of_words_stays_as_it_was_decided():
     """No number decides these; the explanations and the equations that they name do."""
-    words = {"softmax-three": "C", "softmax-sum": "D", "softmax-back": "B", "theorem-affine": "C",
+    words = {"softmax-sum": "D", "softmax-back": "B", "theorem-affine": "C",
              "ctc-gradient-loglik": "A", "route-two": "B", "rnnt-rows": "B", "kernels-two": "C"}
     assert {name: marked(name) for name in words} == words
 

@@ -67,7 +67,7 @@ class TestAgainstEnumeration:
         assert not px_grad[T].any() and not py_grad[T].any() and not px_grad[:, U].any()
 
     def test_k2_arrays(self, T, V, targets, blank):
-        """p by enumeration of beginnings, in the last column of paths of shorter targets; scores in their places."""
+        """p by enumeration of prefixes, in the last column of paths of shorter targets; scores in their places."""
         scores, U = random_logits(T, V, targets), len(targets)
         p, px, py = k2_arrays(scores, targets, blank=blank)
         assert p.shape == px.shape == py.shape == (T + 1, U + 1)
