@@ -167,11 +167,34 @@ def test_the_label_of_a_node_in_the_middle_stands_above(ax):
     assert directions == {"a": (-1, 0), "b": (0, 1), "c": (1, 0)}
 
 
+@pytest.mark.parametrize("inside", [False, True])
+def test_second_texts_stand_beside_their_nodes_in_bold(ax, inside):
+    """Further out than a label, on the side that faces away from the middle; they neither touch nor move the labels."""
+    lattice = rnnt_lattice([1], 2, 2)
+    names, seconds = [f"n{i}" for i in range(5)], [f"b{i}" for i in range(5)]
+    plot_lattice(lattice, node_labels=names, inside=inside, beside=seconds, ax=ax)
+    text = {entry.get_text(): entry for entry in ax.texts if entry.get_text()}
+    assert list(text) == names + seconds
+    assert [text[name].get_weight() for name in names + seconds] == ["normal"] * 5 + ["bold"] * 5
+    ax.figure.canvas.draw()
+    places = np.array(ax.collections[0].get_offsets())
+    to_screen = ax.transData.transform
+    for i, (name, second) in enumerate(zip(names, seconds, strict=True)):
+        label, box = text[name].get_window_extent(), text[second].get_window_extent()
+        assert text[second].xy == tuple(places[i])
+        assert not label.overlaps(box)
+        away = np.array([box.x0 + box.x1, box.y0 + box.y1]) / 2 - to_screen(places[i])
+        assert np.hypot(*away) > np.hypot(*(np.mean([label.min, label.max], axis=0) - to_screen(places[i])))
+        assert (np.sign(away.round()) == np.sign(to_screen(places[i]) - to_screen(places.mean(axis=0)))).all()
+
+
 def test_labels_must_fit(ax):
     with pytest.raises(ValueError, match="^node_labels has shape \\(4,\\); expected \\(5,\\)$"):
         plot_lattice(rnnt_lattice([1], 2, 2), node_labels="SABE", ax=ax)
     with pytest.raises(ValueError, match="^arc_labels has shape \\(1,\\); expected \\(5,\\)$"):
         plot_lattice(rnnt_lattice([1], 2, 2), arc_labels=["a"], ax=ax)
+    with pytest.raises(ValueError, match="^beside has shape \\(6,\\); expected \\(5,\\)$"):
+        plot_lattice(rnnt_lattice([1], 2, 2), beside="abcdef", ax=ax)
 
 
 @pytest.mark.parametrize("plot", [plot_occupancy, plot_gradient])

@@ -11,7 +11,8 @@ from .style import BLUE, GREY, ORANGE
 
 
 def plot_lattice(lattice: Lattice, *, posteriors=None, changes=None, path=None, node_labels=None, arc_labels=None,
-                 rows=None, row_axis="", time_axis="frame $t$", downward=False, aside=None, inside=False, ax=None):
+                 rows=None, row_axis="", time_axis="frame $t$", downward=False, aside=None, inside=False, beside=None,
+                 ax=None):
     """Draw a lattice whose nodes are named ``(t, row)``: time to the right, rows up (or down).
 
     A node that has more in its name, such as ``(t, row, "label")``, is an inner node of ``(t, row)``, and is not drawn
@@ -40,6 +41,8 @@ def plot_lattice(lattice: Lattice, *, posteriors=None, changes=None, path=None, 
         How far from ``(t, row)`` a node ``(t, row, kind)`` stands, by its kind; (0, 0) for those that are not named.
     inside : bool
         Write the nodes' labels into them, instead of beside them.
+    beside : sequence of str, optional
+        A second text for each node, in bold, beside it; a label that stands there is nearer.
     ax : Axes, optional
 
     Returns
@@ -49,7 +52,7 @@ def plot_lattice(lattice: Lattice, *, posteriors=None, changes=None, path=None, 
     Raises
     ------
     ValueError
-        If there is not one posterior, change or label for each arc, or one label for each node.
+        If there is not one posterior, change or label for each arc, or one label or text for each node.
     """
     ax = ax or plt.gca()
     place = _places(lattice, aside or {})
@@ -61,7 +64,12 @@ def plot_lattice(lattice: Lattice, *, posteriors=None, changes=None, path=None, 
         _draw_arrow(ax, place[lattice.arcs[i].source], place[lattice.arcs[i].target], ORANGE, width=2.6, alpha=1.0,
                     inside=inside)
     _label_arcs(ax, lattice, place, arc_labels)
-    _label_nodes(ax, lattice, place, node_labels, downward, inside)
+    if node_labels is not None and inside:
+        _label_inside(ax, lattice, place, node_labels)
+    elif node_labels is not None:
+        _label_beside(ax, lattice, place, "node_labels", node_labels, downward, distance=15)
+    if beside is not None:
+        _label_beside(ax, lattice, place, "beside", beside, downward, distance=24 if inside else 33, weight="bold")
     x, y = np.array(list(dict.fromkeys(place.values()))).T
     ax.scatter(x, y, s=70, facecolor="white", edgecolor=BLUE, linewidth=1.4, zorder=3)
     times = sorted({t for t, _ in _grid_nodes(lattice)})
@@ -119,21 +127,21 @@ def _label_arcs(ax, lattice, place, labels):
                     bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5})
 
 
-def _label_nodes(ax, lattice, place, labels, downward, inside):
-    if labels is None:
-        return
-    labels = check_weights("node_labels", list(labels), (len(lattice.nodes),))
-    if inside:
-        for i, label in enumerate(labels):
-            if label:
-                ax.text(*place[i], label, ha="center", va="center", zorder=4,
-                        bbox={"boxstyle": "round,pad=0.35", "facecolor": "white", "edgecolor": BLUE, "linewidth": 1.2})
-        return
+def _label_inside(ax, lattice, place, labels):
+    for i, label in enumerate(check_weights("node_labels", list(labels), (len(lattice.nodes),))):
+        if label:
+            ax.text(*place[i], label, ha="center", va="center", zorder=4,
+                    bbox={"boxstyle": "round,pad=0.35", "facecolor": "white", "edgecolor": BLUE, "linewidth": 1.2})
+
+
+def _label_beside(ax, lattice, place, name, labels, downward, distance, **style):
+    """On the side that faces away from the middle."""
     middle = np.mean(list(place.values()), axis=0)
-    for i, label in enumerate(labels):
+    for i, label in enumerate(check_weights(name, list(labels), (len(lattice.nodes),))):
         away = (place[i] - middle) * (1, -1 if downward else 1)
         away = away / np.hypot(*away) if away.any() else np.array([0.0, 1.0])
-        ax.annotate(label, place[i], xytext=15 * away, textcoords="offset points", ha="center", va="center")
+        ax.annotate(label, place[i], xytext=distance * away, textcoords="offset points", ha="center", va="center",
+                    **style)
 
 
 def plot_moves(rows, skips, *, ax=None):
