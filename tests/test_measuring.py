@@ -9,7 +9,7 @@ from implementations import TRITON_DEVICE, needs_triton
 from reference_impl.measuring.kernel_bytes import moved_bytes, of_the_lattice
 from reference_impl.measuring.kernel_shapes import lattice_bytes, logits_bytes
 from reference_impl.measuring.results import newest, row, stamp
-from reference_impl.measuring.torch_passes import Passes, memory_of
+from reference_impl.measuring.torch_passes import Passes, gradient_and_memory, memory_of
 from reference_impl.torch_impl import ctc_loss, rnnt_loss
 
 interpreted = [needs_triton, pytest.mark.skipif(TRITON_DEVICE == "cuda", reason="kernels are compiled here")]
@@ -116,3 +116,18 @@ def test_memory():
 
     assert memory_of(loss, x) == {"forward": 40, "kept": 4000 + 4000, "backward": 8000}
     assert memory_of(loss, x, [factor]) == {"forward": 40, "kept": 4000, "backward": 4000}
+
+
+def test_memory_on_the_way_to_a_gradient():
+    """By hand: what is kept, what a step hands to the next, and the gradient; shared memory once, the scores never."""
+    x, factor = torch.full((1000,), 0.5, requires_grad=True), torch.full((1000,), 3.0)
+    gradient, memory = gradient_and_memory(lambda x: (x * factor).sum(), x, x)
+    assert (gradient == factor).all()
+    assert memory == 4000 + 4 + 4000  # the factor; the 1.0 that all entries of the sum share; the gradient
+    gradient, memory = gradient_and_memory(lambda x: (factor * x.exp()).sum(), x, x)
+    assert torch.equal(gradient, factor * x.exp())
+    assert memory == 4000 + 4000 + 4 + 4000 + 4000  # the factor, exp x; 1.0, the gradient of exp x; that of x
+    scores = 2.0 * x
+    gradient, memory = gradient_and_memory(lambda y: y.square().sum(), scores, x)
+    assert (gradient == 8.0 * x).all()
+    assert memory == 4 + 4000 + 4000  # 1.0, the gradient of the scores, that of x; the square keeps the scores

@@ -1,4 +1,4 @@
-"""Large arrays that torch's operations go through, and bytes that they allocate, counted while they run. No times."""
+"""Large arrays that torch's operations go through, and bytes that they allocate or hold, counted. No times."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-__all__ = ["Passes", "memory_of"]
+__all__ = ["Passes", "gradient_and_memory", "memory_of"]
 
 
 class Passes(TorchDispatchMode):
@@ -103,3 +103,59 @@ def memory_of(loss, variable, given=()):
     with Passes(1) as backward:
         torch.autograd.grad(result.sum(), variable)
     return {"forward": forward.allocated, "kept": sum(kept), "backward": sum(kept) + backward.allocated}
+
+
+def gradient_and_memory(loss_of, scores, variable):
+    """A gradient, and the bytes of all tensors that autograd holds on the way to it.
+
+    These are what it keeps for the backward pass, what one step of this pass hands to the next, and the gradient
+    itself. Tensors that share memory count once, and those in the memory of ``scores`` do not count.
+
+    Parameters
+    ----------
+    loss_of : callable
+        From ``scores`` to a tensor of one element.
+    scores : tensor
+        ``variable``, or computed from it.
+    variable : tensor
+
+    Returns
+    -------
+    gradient : tensor of the shape of ``variable``
+    memory : int
+        Bytes.
+
+    Examples
+    --------
+    >>> x = torch.ones(1000, requires_grad=True)
+    >>> gradient, memory = gradient_and_memory(lambda x: (2.0 * x.exp()).sum(), x, x)
+    >>> memory  # exp(x), the gradient with respect to it, that with respect to x, and the 1.0 for the sum
+    12004
+    """
+    held = []  # so that no memory is used twice
+
+    def hold(tensor):
+        held.append(tensor.detach())
+        return tensor
+
+    def hold_all(handed_on):
+        held.extend(each.detach() for each in handed_on if each is not None)
+
+    with torch.autograd.graph.saved_tensors_hooks(hold, lambda tensor: tensor):
+        loss = loss_of(scores)
+    steps, seen, hooks = [loss.grad_fn], {None}, []
+    for step in steps:  # the list grows on the way
+        if step not in seen:
+            seen.add(step)
+            hooks.append(step.register_prehook(hold_all))
+            steps += [earlier for earlier, _ in step.next_functions]
+    gradient = hold(torch.autograd.grad(loss, variable)[0])
+    for hook in hooks:  # the scores outlive this call
+        hook.remove()
+    sizes = {}
+    for tensor in held:  # an expanded tensor has more entries than memory
+        storage = tensor.untyped_storage()
+        size = min(tensor.nbytes, storage.nbytes())
+        sizes[storage.data_ptr()] = max(size, sizes.get(storage.data_ptr(), 0))
+    sizes.pop(scores.untyped_storage().data_ptr(), None)
+    return gradient, sum(sizes.values())
