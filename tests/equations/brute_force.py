@@ -54,6 +54,8 @@ RNNT_SHAPES = [(3, 3, [1, 2]), (3, 3, [2, 2]), (2, 3, [1, 2, 1]), (1, 3, [2]), (
                (2, 2, [1, 1, 1]), (2, 4, Target([3, 0], blank=2))]
 RNNT_INPUTS = [(probabilities(seed, (T, len(labels) + 1, V)), labels)
                for seed, (T, V, labels) in enumerate(RNNT_SHAPES)]
+# the same, small ones first: a run with random numbers ends at the first that differs
+RNNT_INPUTS_BY_SIZE = sorted(RNNT_INPUTS, key=lambda case: case[0].size)
 
 
 @computed(kind="sympy")

@@ -24,6 +24,7 @@ from brute_force import (
     rnnt_z,
     zero,
 )
+from brute_force import RNNT_INPUTS_BY_SIZE as INPUTS
 from inside_a_band import path_shares, paths_inside, paths_leaving, window_nodes, z_inside
 from sides import first
 from tex_to_python import Notation
@@ -46,7 +47,6 @@ QUANTITIES = ranges.RNNT | Quantities(
     {"N = 2": lambda N: N == 2, "n = 0": lambda n: n == 0, "n = N": lambda n, N: n == N,
      "j = 0": lambda j, P: j == 0, "j = U": lambda j, P, U: j == U,
      "nothing leaves the band": lambda z_band, z: z_band == z, "nothing stays in the band": lambda z_band: z_band == 0})
-INPUTS = sorted(RNNT_INPUTS, key=lambda case: case[0].size)  # runs with random numbers end at the first that differs
 FIVE = Fraction(5)  # what reads as 5 outside its range is noticed when it is read there
 
 
