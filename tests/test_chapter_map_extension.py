@@ -79,6 +79,13 @@ def test_folded_lines_take_none(tag):
     assert reading_time.minutes([code(30, "hide-output", "measured")]).core == pytest.approx(2)
 
 
+def test_lines_and_figures_are_counted_by_section():
+    figure = cell("x = 1\n", ["hide-input"], "code", mystnb={"image": {"alt": "a line"}})
+    first, second = reading_time.sections([cell("Text."), code(3), cell("# Title"), figure, code(2, "hide-cell")])
+    assert (first.shown, first.folded, first.figures) == (3, 0, 0)
+    assert (second.shown, second.folded, second.figures) == (0, 3, 1)
+
+
 def test_marks_options_and_targets_are_no_words():
     text = ':::{quiz} a-name\n:label: ex-one\n(a-target)=\n```{exercise} Words count\n```\n:::\n'
     assert reading_time.sections([cell(text)])[0].words == 0
@@ -88,8 +95,8 @@ def test_deeper_sections_and_exercises_are_counted_apart():
     cells = [
         cell("# Title\n" + "word " * 180),
         cell("## One\n\n:::{deeper}\nMore.\n:::\n" + "word " * 359),
-        cell("### Below it\n" + "word " * 180),
-        cell("## Two\n" + "word " * 180 + "\n```\n# no heading\n```\n"),
+        cell("### Below it\n```\n# no heading\n```\n" + "word " * 177),
+        cell("## Two\n" + "word " * 180),
         cell("### Three\n\n:::{deeper}\nStill.\n:::\n" + "word " * 179),
         cell("## Exercises\n\n```{exercise} Do\n:label: ex-do\nit\n```\n" + "word " * 179),
         code(15),
@@ -146,8 +153,8 @@ def build(book, builder="html"):
 
 
 def test_titles_are_short_unless_two_would_be_alike():
-    titles = {"a": "Numerics: digits", "b": "k2: one", "c": "k2: two", "d": "Softmax"}
-    assert [*short_titles(titles).values()] == ["Numerics", "k2: one", "k2: two", "Softmax"]
+    titles = {"a": "Numerics: digits", "b": "k2: one", "c": "k2: two", "d": "Softmax", "e": "Odds of 3:1"}
+    assert [*short_titles(titles).values()] == ["Numerics", "k2: one", "k2: two", "Softmax", "Odds of 3:1"]
 
 
 def test_the_map_has_a_lane_for_each_part(book):

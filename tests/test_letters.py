@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT / "book" / "_ext"))
-from letters import in_formulas, own  # noqa: E402
+from letters import DIRECTIVE, in_formulas, own  # noqa: E402
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 FIRST_CELL = re.compile(r"^\| (\$.*?\$[^|]*) \|", re.MULTILINE)
@@ -37,7 +37,7 @@ def test_the_notation_page_has_each_symbol_once():
 def test_each_letter_of_a_chapter_means_one_thing(path):
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     text = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
-    used, listed = in_formulas(text), own_letters(path)
+    used, listed = in_formulas(DIRECTIVE.sub("", text)), own_letters(path)
     assert used - GLOBAL - {*listed} == set(), "neither on the notation page nor in the chapter's own list"
     assert {*listed} & GLOBAL == set(), "they mean something else in the whole book"
     assert {*listed} - used == set(), "listed, but in no formula"

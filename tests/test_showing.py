@@ -1,9 +1,12 @@
 """What a chapter's cells show: excerpts from source that need not be run."""
 
+from fractions import Fraction
+from functools import cache
+
 import pytest
 
 from reference_impl import ctc
-from reference_impl.showing import excerpt, line_for_line, table_of_rows
+from reference_impl.showing import excerpt, line_for_line, listing, table, table_of_rows
 
 
 def a_function(values):
@@ -13,6 +16,26 @@ def a_function(values):
         total = total + (
             value)
     return total
+
+
+@cache
+def decorated():
+    """A docstring."""
+    return 0
+
+
+class Outer:
+    def nothing_but_a_docstring(self):
+        """A docstring, and nothing else."""
+
+
+def test_a_listing_has_decorators_and_a_body():
+    """At the left margin, without the docstring unless it is all there is, and shown as code."""
+    text = "@cache\ndef decorated():\n    return 0"
+    assert listing(decorated) == text
+    assert listing(decorated)._repr_markdown_() == f"```python\n{text}\n```"
+    assert listing(Outer.nothing_but_a_docstring) == (
+        'def nothing_but_a_docstring(self):\n    """A docstring, and nothing else."""')
 
 
 def test_excerpts_come_in_order_and_without_the_docstring():
@@ -36,6 +59,13 @@ def test_a_module_is_read_and_not_run():
 
 def test_line_for_line():
     assert line_for_line(("x = 1\ny = 2", "z = 3"), ("", "return z")) == "# x = 1\n# y = 2\nz = 3\n\nreturn z"
+
+
+def test_a_table_shows_each_entry_as_what_it_is():
+    """Fractions and truth values are not made numbers; a minus is a minus; Markdown itself, not a text of it."""
+    shown = table({"entry": [-3, Fraction(-1, 3), -0.5, True, "-"]})
+    assert shown.splitlines()[2:] == ["| −3 |", "| −1/3 |", "| −0.5 |", "| True |", "| - |"]
+    assert shown._repr_markdown_() == str(shown)
 
 
 def test_equal_rows_read_alike():

@@ -3,9 +3,9 @@
   const opened = new Set();
   const open = () => {
     const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    let folded = target && target.closest("details.deeper");
+    const folded = target && target.closest("details.deeper");
     if (!folded || folded.open) return;
-    for (; folded; folded = folded.parentElement.closest("details.deeper")) folded.open = true;
+    folded.open = true;
     target.scrollIntoView();
   };
   addEventListener("hashchange", open);

@@ -189,7 +189,7 @@ def _signed(number):
 
 
 def _written(entry):
-    if isinstance(entry, str | bool):
+    if isinstance(entry, str):
         return str(entry)
     if isinstance(entry, Rational):
         return str(entry).replace("-", MINUS)
