@@ -1,0 +1,16 @@
+"""A machine that executes PTX on a CPU, slowly and suspiciously. It knows no loss, and needs NumPy alone.
+
+Triton's interpreter runs the source of a kernel, and sees no barrier, no warp, no shared memory. A GPU has all of them,
+and does not say which order it took. This machine runs what the compiler made of a kernel, in any order of warps and
+blocks that a GPU might take, and reports what no kernel may do: see :data:`ptx_machine.findings.KINDS`.
+
+What to read first: ``program`` (text to instructions), ``launching`` (one launch), ``lanes`` (one warp, step by step),
+``memory`` (who touched what). ``instructions`` and ``arithmetic`` say what each opcode means; what they do not know is
+refused. It has no clock, and knows nothing of what ``ptxas`` makes of the PTX.
+"""
+
+from .findings import KINDS, Finding
+from .launching import SHARED_MEMORY, Buffer, LaunchError, Report, launch
+from .program import Program, PTXError
+
+__all__ = ["KINDS", "SHARED_MEMORY", "Buffer", "Finding", "LaunchError", "PTXError", "Program", "Report", "launch"]

@@ -1,0 +1,69 @@
+"""What the machine saw that no kernel may do: one entry for each kind and place, with an example and a count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["KINDS", "Finding", "Findings"]
+
+#: What each kind means.
+KINDS = {
+    "out of bounds": "an address that belongs to no buffer of the launch",
+    "misaligned": "an address that is no multiple of the bytes that are moved",
+    "read before written": "memory that nothing has written",
+    "race": "two threads of a block, one address, at least one write that changes it, and no barrier between them",
+    "race of blocks": "the same for two blocks of one launch, which no barrier can order",
+    "not waited for": "shared memory into which a copy is still under way",
+    "barrier not reached": "a barrier that some threads of its block, or of one warp, do not reach",
+}
+
+
+@dataclass
+class Finding:
+    """One kind of fault at one place, or at a pair of places.
+
+    Attributes
+    ----------
+    kind : str
+        A key of :data:`KINDS`.
+    at, other : int or None
+        Indices of the instructions that met, the later one first; ``other`` is None where one is enough.
+    where : str
+        Buffer and byte, or what else belongs to the example.
+    threads : tuple of int
+        Of the example: who came later, who came before.
+    count : int
+        How often it was seen: lanes of the instructions that were executed.
+    """
+
+    kind: str
+    at: int
+    other: int | None
+    where: str
+    threads: tuple
+    count: int = 0
+
+    def describe(self, program):
+        """A line for people, with the instructions and the lines of their source."""
+        text = f"{self.kind}: {_place(program, self.at)}, {self.where}"
+        if self.other is not None:
+            text += f"; after {_place(program, self.other)}"
+        if self.threads:
+            text += f"; thread{'s' if len(self.threads) > 1 else ''} {', '.join(map(str, self.threads))}"
+        return f"{text}; {self.count} times"
+
+
+def _place(program, index):
+    instruction = program.instructions[index]
+    source = ", ".join(f"{file}:{line}" for file, line in instruction.source[:1])
+    return f"`{instruction}` (line {instruction.line}{f', {source}' if source else ''})"
+
+
+class Findings(dict):
+    """Findings by kind and places."""
+
+    def add(self, kind, at, where, threads=(), other=None, count=1):
+        key = kind, at, other
+        if key not in self:
+            self[key] = Finding(kind, at, other, where, threads)
+        self[key].count += int(count)

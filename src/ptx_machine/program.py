@@ -1,0 +1,237 @@
+"""PTX as text, read into a list of instructions. Nothing is executed here, and no opcode has a meaning yet.
+
+PTX is the assembly language of CUDA, and what Triton's compiler writes before ``ptxas`` makes machine code of it. Only
+what Triton writes is read: one kernel a file, no functions, no calls.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+__all__ = ["Instruction", "Program", "PTXError"]
+
+
+class PTXError(ValueError):
+    """Text that the machine does not know; the message quotes it, with its line."""
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction of a program.
+
+    Attributes
+    ----------
+    opcode : str
+        With all its modifiers, as ``"ld.global.v4.b32"``.
+    operands : tuple of str or tuple of str
+        A tuple for each ``{...}`` in braces.
+    guard : (str, bool) or None
+        A predicate register, and the value of it that lets a lane take part.
+    line : int
+        In the PTX, from 1.
+    source : tuple of (str, int)
+        Files and lines of the kernel's source that it was made of, the innermost first.
+    """
+
+    opcode: str
+    operands: tuple
+    guard: tuple | None
+    line: int
+    source: tuple = ()
+
+    def __str__(self):
+        operands = ", ".join("{" + ", ".join(each) + "}" if isinstance(each, tuple) else each
+                             for each in self.operands)
+        guard = f"@{'' if self.guard[1] else '!'}{self.guard[0]} " if self.guard else ""
+        return f"{guard}{self.opcode} {operands}".rstrip()
+
+
+@dataclass(frozen=True)
+class Program:
+    """A kernel.
+
+    Attributes
+    ----------
+    name : str
+    parameters : dict
+        Type of each parameter by its name, in order: ``"u64"``, ``"u32"``, ``"f32"``, ...
+    registers : dict
+        Type of each family of registers by its prefix, with their number: ``{"%r": ("b32", 95)}``; of a single one by
+        its name, with 0.
+    shared : dict
+        Bytes of each array in shared memory by its name; None for the one whose size the launch gives.
+    threads : int
+        Of a block, as the kernel was compiled for.
+    labels : dict
+        Index of the instruction that each label stands before.
+    instructions : tuple of Instruction
+    """
+
+    name: str
+    parameters: dict
+    registers: dict
+    shared: dict
+    threads: int
+    labels: dict
+    instructions: tuple
+
+    @classmethod
+    def parse(cls, text):
+        """The one kernel of a PTX text.
+
+        Raises
+        ------
+        PTXError
+            If there is not one kernel, or a line is none of PTX.
+
+        Examples
+        --------
+        >>> kernel = Program.parse('''
+        ... .visible .entry twice(.param .u64 twice_param_0)
+        ... .reqntid 32
+        ... {
+        ...     .reg .b32 %r<3>;
+        ...     mov.u32 %r1, %tid.x;
+        ...     add.s32 %r2, %r1, %r1;
+        ...     ret;
+        ... }''')
+        >>> kernel.name, kernel.threads, [str(each) for each in kernel.instructions]
+        ('twice', 32, ['mov.u32 %r1, %tid.x', 'add.s32 %r2, %r1, %r1', 'ret'])
+        """
+        return _Reader(text).program()
+
+    def without(self, index):
+        """The same program with one instruction left out."""
+        gone = replace(self.instructions[index], opcode="nop", operands=(), guard=None)
+        return replace(self, instructions=(*self.instructions[:index], gone, *self.instructions[index + 1:]))
+
+    def where(self, *opcodes):
+        """Indices of the instructions whose opcode begins with one of these."""
+        return [i for i, each in enumerate(self.instructions) if each.opcode.startswith(opcodes)]
+
+
+_ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\(([^)]*)\)([^{]*)\{")
+_PARAMETER = re.compile(r"\.param\s+\.(\w+)\s+(?:\.ptr\s+(?:\.\w+\s+)*(?:\d+\s+)?)?([\w$]+)$")
+_FILE = re.compile(r'\.file\s+(\d+)\s+"([^"]*)"')
+_LOCATION = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+\d+(.*)")
+_INLINED_AT = re.compile(r"inlined_at\s+(\d+)\s+(\d+)\s+\d+")
+_REGISTERS = re.compile(r"\.reg\s+\.(\w+)\s+([%\w$]+?)(?:<(\d+)>)?$")
+_SHARED = re.compile(r"\.shared\s+(?:\.align\s+\d+\s+)?\.b8\s+([\w$]+)\[(\d*)\]")
+_LABEL = re.compile(r"([$\w]+):")
+_INSTRUCTION = re.compile(r"(?:@(!?)(%[\w$]+)\s+)?([a-z][\w.:]*)(?:\s+(.*))?$", re.DOTALL)
+
+
+class _Reader:
+    """Reads a text from top to bottom; keeps where in the source it is."""
+
+    def __init__(self, text):
+        self.text = "\n".join(line.partition("//")[0] for line in text.splitlines())
+        self.files = {int(number): name.rsplit("/", 1)[-1] for number, name in _FILE.findall(self.text)}
+        self.registers, self.labels, self.instructions = {}, {}, []
+        self.shared = {name: int(size) if size else None for name, size in _SHARED.findall(self.text)}
+        self.source, self.scopes = (), []
+
+    def program(self):
+        entries = list(_ENTRY.finditer(self.text))
+        if len(entries) != 1:
+            raise PTXError(f"text has {len(entries)} kernels (.entry); expected one")
+        name, parameters, directives = entries[0].groups()
+        self._body(entries[0].end())
+        threads = re.search(r"\.reqntid\s+(\d+)\s*$", directives.strip())
+        if threads is None:
+            raise PTXError(f"{name} says {directives.strip()!r} of its threads; expected .reqntid and one number")
+        return Program(name, self._parameters(parameters), self.registers, self.shared, int(threads[1]), self.labels,
+                       tuple(self.instructions))
+
+    @staticmethod
+    def _parameters(text):
+        types = {}
+        for each in filter(None, map(str.strip, text.split(","))):
+            found = _PARAMETER.match(each)
+            if found is None:
+                raise PTXError(f"parameter {each!r}; expected .param, a type and a name")
+            types[found[2]] = found[1]
+        return types
+
+    def _body(self, start):
+        """Statements up to the brace that closes the kernel's."""
+        line = self.text.count("\n", 0, start) + 1
+        depth, rest = 1, ""
+        for number, text in enumerate(self.text[start:].split("\n"), start=line):
+            rest = f"{rest} {text.strip()}".strip()
+            while rest:
+                rest, taken, depth = self._statement(rest, number, depth)
+                if depth == 0:
+                    return
+                if not taken:
+                    break
+        raise PTXError("the text ends within its kernel")
+
+    def _statement(self, text, line, depth):
+        """What is left behind the first statement, whether there was a whole one, and the depth of braces."""
+        if text.startswith((".loc", ".file", ".pragma")):  # ends with its line
+            self._location(text)
+            return "", True, depth
+        if text.startswith("{"):
+            self.scopes.append({})
+            return text[1:].strip(), True, depth + 1
+        if text.startswith("}"):
+            if depth > 1:
+                self.scopes.pop()
+            return text[1:].strip(), True, depth - 1
+        label = _LABEL.match(text)
+        if label:
+            self.labels[label[1]] = len(self.instructions)
+            return text[label.end():].strip(), True, depth
+        statement, end, rest = text.partition(";")
+        if not end:
+            return text, False, depth
+        if statement.startswith("."):
+            self._directive(statement.strip(), line)
+        else:
+            self._instruction(statement.strip(), line)
+        return rest.strip(), True, depth
+
+    def _location(self, text):
+        found = _LOCATION.match(text)
+        if found:
+            places = [(int(found[1]), int(found[2])),
+                      *((int(file), int(line)) for file, line in _INLINED_AT.findall(found[3]))]
+            self.source = tuple((self.files.get(file, "?"), line) for file, line in places if line)
+
+    def _directive(self, statement, line):
+        found = _REGISTERS.match(statement)
+        if found is None:
+            if statement.startswith(".shared"):
+                return
+            raise PTXError(f"line {line}: {statement!r}; expected registers or an instruction")
+        kind, name, count = found[1], found[2], int(found[3] or 0)
+        if self.scopes:  # of an inner pair of braces: a name of its own
+            self.scopes[-1][name] = f"{name}@{line}"
+            name = self.scopes[-1][name]
+        self.registers[name] = kind, count
+
+    def _instruction(self, statement, line):
+        found = _INSTRUCTION.match(statement)
+        if found is None:
+            raise PTXError(f"line {line}: {statement!r}; expected an instruction")
+        negated, predicate, opcode, operands = found.groups()
+        guard = (self._scoped(predicate), not negated) if predicate else None
+        self.instructions.append(Instruction(opcode, self._operands(operands or ""), guard, line, self.source))
+
+    def _operands(self, text):
+        operands = []
+        for each in re.findall(r"\{[^}]*\}|\[[^\]]*\]|[^,\s][^,]*", text):
+            each = each.strip()
+            if each.startswith("{"):
+                operands.append(tuple(self._scoped(part.strip()) for part in each[1:-1].split(",")))
+            else:
+                operands.append(self._scoped(re.sub(r"\s+", "", each)))
+        return tuple(operands)
+
+    def _scoped(self, name):
+        for scope in reversed(self.scopes):
+            if name in scope:
+                return scope[name]
+        return name

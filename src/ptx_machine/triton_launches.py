@@ -1,0 +1,101 @@
+"""Triton kernels launched on the machine instead of a GPU, on torch's CPU tensors, with every launch reported."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import numpy as np
+
+from .compiling import compiled, specialised
+from .launching import SHARED_MEMORY, Buffer, LaunchError, launch
+
+__all__ = ["TritonLaunches"]
+
+
+class TritonLaunches:
+    """Stands in for the GPU of some kernels.
+
+    Parameters
+    ----------
+    capability : int
+        Of the GPU that is stood in for, as 90 for sm_90. Its shared memory is the limit.
+    order, blur : int, optional
+        Seeds, as of :func:`~ptx_machine.launch`.
+    changed : callable, optional
+        Of a program: what to run instead of it. For experiments, as a barrier less.
+
+    Attributes
+    ----------
+    reports : list of Report
+        One for each launch.
+
+    Examples
+    --------
+    With kernels in a module ``kernels``, whose functions launch them as ``kernels.double[grid](...)``::
+
+        machine = TritonLaunches(order=0)
+        with machine.replacing(kernels):
+            function_that_launches(tensor)
+        print(machine.reports[0].describe())
+    """
+
+    def __init__(self, capability=90, *, order=None, blur=None, changed=None):
+        self.capability, self.order, self.blur, self.changed = capability, order, blur, changed
+        self.reports = []
+
+    @contextmanager
+    def replacing(self, *modules):
+        """Within the context, kernels that the modules name in ``__all__`` run on the machine."""
+        originals = [(module, name, getattr(module, name)) for module in modules for name in module.__all__
+                     if hasattr(getattr(module, name), "arg_names")]
+        for module, name, kernel in originals:
+            setattr(module, name, _Kernel(kernel, self))
+        try:
+            yield self
+        finally:
+            for module, name, kernel in originals:
+                setattr(module, name, kernel)
+
+    def launch(self, kernel, grid, arguments, options):
+        """One launch; its report is kept, and returned."""
+        specification, left = specialised(kernel.arg_names, arguments, options)
+        made = compiled(kernel, specification, self.capability)
+        program = made.program if self.changed is None else self.changed(made.program)
+        names = [name for name, kind in specification["signature"].items() if kind != "constexpr"]
+        values = [buffer_of(name, value) if hasattr(value, "data_ptr") else value
+                  for name, value in zip(names, left, strict=True)]
+        scratch = len(program.parameters) - len(values)
+        if not 0 <= scratch <= 2:  # of Triton's runtime and of its profiler, which kernels without them do not use
+            raise LaunchError(f"{program.name} has {len(program.parameters)} parameters; expected {len(values)}, and "
+                              "two at most that are Triton's")
+        limit = SHARED_MEMORY.get(f"sm_{self.capability}")
+        self.reports.append(launch(program, grid, values + [0] * scratch, shared_bytes=made.shared_bytes,
+                                   shared_limit=limit, order=self.order, blur=self.blur))
+        return self.reports[-1]
+
+
+class _Kernel:
+    """A kernel that is launched as Triton's are: ``kernel[grid](*arguments, **options)``."""
+
+    def __init__(self, kernel, machine):
+        self.kernel, self.machine = kernel, machine
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.machine.launch(self.kernel, grid, arguments, options)
+
+
+def buffer_of(name, tensor):
+    """A torch tensor on the CPU as a buffer: the bytes of its storage, of which only its own elements exist."""
+    import torch
+
+    storage = tensor.untyped_storage()
+    data = torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
+    size = tensor.element_size()
+    exists = np.zeros(len(data) // size * size, bool).reshape(-1, size)
+    strides = [stride for stride, length in zip(tensor.stride(), tensor.shape, strict=True)]
+    places = np.full(tensor.shape, tensor.storage_offset())
+    for axis, (stride, length) in enumerate(zip(strides, tensor.shape, strict=True)):
+        places = places + np.arange(length).reshape(-1, *[1] * (tensor.ndim - axis - 1)) * stride
+    exists[places.reshape(-1)] = True
+    exists = np.concatenate([exists.reshape(-1), np.zeros(len(data) % size, bool)])
+    return Buffer(name, data, tensor.storage_offset() * size, storage.data_ptr() % 256, exists)
