@@ -7,6 +7,8 @@ the host, so a step can be captured in a CUDA graph. With ``TRITON_INTERPRET=1``
 
 from __future__ import annotations
 
+import functools
+
 import torch
 import triton
 import triton.language as tl
@@ -18,7 +20,9 @@ from .tensor_ops import ctc_losses, rnnt_losses, same_losses
 __all__ = ["CTC", "RNNT"]
 
 _TILE = 16384  # bytes of logits that one program has at a time
-_STAGES = 4  # steps of the lattice whose weights are on their way while one is computed
+_STAGES = 4  # a step of the lattice, and three more whose weights are on their way meanwhile
+_SHARED = 49152  # bytes of shared memory that every GPU has for a program
+_TO_SHIFT, _SCALARS = 8, 64  # bytes of it: for each lane to hand an exponent on, and for what all lanes share
 
 
 def _compute(logits):
@@ -26,34 +30,63 @@ def _compute(logits):
     return (torch.float64, tl.float64) if logits.dtype == torch.float64 else (torch.float32, tl.float32)
 
 
-def _rows_options(logits, out_strides, labels=1):
+def _rows_options(logits, out_strides):
     """How a program takes its rows: BLOCK logits of each at a time, CHUNKS times, and a 16-byte access at least.
 
     EDGES: rows of an odd size begin anywhere, and unaligned accesses are of 2 or 4 bytes. So each row is handled from
-    its first multiple of 16 bytes to its last, and what sticks out on both sides apart.
+    its first multiple of 16 bytes to its last, and what sticks out on both sides apart. Triton knows of a size whether
+    it is a multiple of 16, and nothing else: rows of 1000 numbers of 2 bytes are aligned, and it would not see it.
     """
     V, vector = logits.shape[-1], 16 // logits.element_size()
     contiguous = logits.stride() == out_strides and logits.stride(-1) == 1
-    edges = contiguous and V % vector != 0 and V >= 16 * vector and logits.data_ptr() % 16 == 0
+    edges = contiguous and V % 16 != 0 and V >= 16 * vector and logits.data_ptr() % 16 == 0
     tile = _TILE // max(logits.element_size(), 4)  # half precision is computed in float32
     block = min(triton.next_power_of_2(max(V // vector * vector if edges else V, 1)), tile)
     return {"CHUNKS": triton.cdiv(V, block), "BLOCK": block, "VECTOR": vector, "EDGES": edges,
-            "num_warps": min(max(block // 256, labels // 256, 1), 8), "enable_fp_fusion": True}
+            "num_warps": min(max(block // 256, 1), 8), "enable_fp_fusion": True}
+
+
+def _frame_options(logits, out_strides, labels):
+    """The same for programs that take one row, and all labels of its utterance."""
+    options, labels = _rows_options(logits, out_strides), triton.next_power_of_2(labels)
+    return {**options, "LABELS": labels, "num_warps": max(options["num_warps"], min(labels // 256, 8))}
 
 
 def _several_rows(logits, out_strides):
-    """The same for programs that take several rows: small rows together, so that there is something to do."""
+    """The same for programs that take several rows, small ones together, so that there is something to do."""
     options = _rows_options(logits, out_strides)
     rows = min(max(1, 4096 // options["BLOCK"]), 32)
     words = rows * options["BLOCK"] * max(logits.element_size(), 4) // 4
     return {**options, "ROWS": rows, "num_warps": min(max(words // (1024 if rows <= 4 else 512), 1), 8)}
 
 
-def _lattice_options(lanes, compute):
-    """One program has all lanes of an utterance: two lanes a thread, and four where even 32 warps are not enough."""
+def _lattice_options(lanes, step_bytes, compute, device):
+    """One program has all lanes of an utterance: two lanes a thread, and four where even 32 warps are not enough.
+
+    ``step_bytes`` are what a lane reads in a step: that of several steps is in shared memory, as far as it goes.
+    """
     block = max(triton.next_power_of_2(lanes), 32)
-    return {"BLOCK": block, "COMPUTE": compute, "STAGES": _STAGES if block <= 2048 else 1,
+    shared = _shared_memory(device) - _SCALARS
+    if block * _TO_SHIFT > shared:
+        most = 2 ** ((shared // _TO_SHIFT).bit_length() - 1)
+        raise ValueError(f"targets has {lanes - 1} columns; expected less than {most} with backend = 'triton' on "
+                         f"{device}, or backend = 'torch'")
+    ahead = (shared // block - _TO_SHIFT) // step_bytes
+    return {"BLOCK": block, "COMPUTE": compute, "STAGES": min(ahead + 1, _STAGES),
             "num_warps": min(max(block // 64, 1), 32), "enable_fp_fusion": True}
+
+
+@functools.cache
+def _shared_memory(device):
+    """Bytes of shared memory that a program may have on a device; the interpreter has as much as it wants."""
+    if device.type != "cuda":
+        return 2**40
+    return getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin", _SHARED)
+
+
+def _bytes(*tensors):
+    """Of one element of each."""
+    return sum(tensor.element_size() for tensor in tensors)
 
 
 def _contiguous_strides(shape):
@@ -90,7 +123,8 @@ class RNNT(torch.autograd.Function):
                 logits, *logits.stride(), targets, logit_lengths, target_lengths, blank, T, U1, V, peaks, masses,
                 *weights, NORMALISE=normalise, COMPUTE=compute, **options)
             triton_lattice.rnnt_forward[B,](*weights, logit_lengths, target_lengths, T, U1, blank_share, label_share,
-                                            log_z, losses, **_lattice_options(U1, compute))
+                                            log_z, losses,
+                                            **_lattice_options(U1, _bytes(*weights), compute, logits.device))
         ctx.blank, ctx.normalise, ctx.overwrite = blank, normalise, overwrite
         ctx.fastemit_lambda, ctx.clamp = fastemit_lambda, clamp
         ctx.save_for_backward(logits, targets, logit_lengths, target_lengths, peaks, masses, blank_share, label_share,
@@ -107,12 +141,16 @@ class RNNT(torch.autograd.Function):
         if B:
             e_blank, e_label = torch.empty_like(blank_share), torch.empty_like(label_share)
             triton_lattice.rnnt_backward[B,](blank_share, label_share, log_z, T_of, U_of, T, U1, e_blank, e_label,
-                                             **_lattice_options(U1, compute))
+                                             **_lattice_options(U1, _bytes(blank_share, label_share), compute,
+                                                                logits.device))
+            if ctx.fastemit_lambda:
+                e_label *= 1.0 + ctx.fastemit_lambda
+            bound = None if ctx.clamp is None else torch.full((), ctx.clamp, dtype=e_label.dtype, device=logits.device)
             options = _several_rows(logits, grad.stride())
             triton_vocabulary.rnnt_gradient[triton.cdiv(T * U1, options["ROWS"]), B](
                 logits, *logits.stride(), grad, *grad.stride(), targets, T_of, U_of, ctx.blank, T, U1, V, peaks, masses,
-                e_blank, e_label, log_z, upstream.contiguous(), NORMALISE=ctx.normalise,
-                LABEL_FACTOR=1.0 + ctx.fastemit_lambda, CLAMP=ctx.clamp, COMPUTE=compute, **options)
+                e_blank, e_label, log_z, upstream.contiguous(), bound, NORMALISE=ctx.normalise,
+                OVERWRITE=ctx.overwrite, COMPUTE=compute, **options)
         return _handed_back(grad, logits, ctx.overwrite), *[None] * 8
 
 
@@ -138,12 +176,13 @@ class CTC(torch.autograd.Function):
         if B and T:
             triton_vocabulary.ctc_rows[T, B](
                 logits, *logits.stride(), targets, logit_lengths, target_lengths, blank, T, U, V, peaks, masses,
-                *weights, LABELS=triton.next_power_of_2(max(U, 1)), NORMALISE=normalise, COMPUTE=compute,
-                **_rows_options(logits, _contiguous_strides(logits.shape), U))
+                *weights, NORMALISE=normalise, COMPUTE=compute,
+                **_frame_options(logits, _contiguous_strides(logits.shape), max(U, 1)))
         if B:
             triton_lattice.ctc_forward[B,](
                 *weights, masses, targets, logit_lengths, target_lengths, blank, T, U, V, shares, shares.stride(0),
-                end_shares, log_z, losses, NORMALISE=normalise, **_lattice_options(U + 1, compute))
+                end_shares, log_z, losses, NORMALISE=normalise,
+                **_lattice_options(U + 1, _bytes(*weights[2:]), compute, logits.device))
         ctx.blank, ctx.normalise, ctx.overwrite = blank, normalise, overwrite
         ctx.save_for_backward(logits, targets, logit_lengths, target_lengths, peaks, masses, shares, end_shares, log_z)
         return losses
@@ -159,14 +198,15 @@ class CTC(torch.autograd.Function):
         if B and T:
             blank_occupancy, label_occupancy = torch.empty_like(shares[0]), torch.empty_like(shares[0])
             triton_lattice.ctc_backward[B,](shares, shares.stride(0), end_shares, log_z, T_of, U_of, T, U,
-                                            blank_occupancy, label_occupancy, **_lattice_options(U + 1, compute))
+                                            blank_occupancy, label_occupancy,
+                                            **_lattice_options(U + 1, _bytes(*shares), compute, logits.device))
             padding = torch.arange(U, device=targets.device) >= U_of[:, None]
             in_order, order = targets.masked_fill(padding, torch.iinfo(targets.dtype).max).sort(dim=1)
             triton_vocabulary.ctc_gradient[T, B](
                 logits, *logits.stride(), grad, *grad.stride(), in_order, order, T_of, U_of, ctx.blank, T, U, V, peaks,
                 masses, blank_occupancy, label_occupancy, log_z, upstream.contiguous(),
-                LABELS=triton.next_power_of_2(U + 1), NORMALISE=ctx.normalise, COMPUTE=compute,
-                **_rows_options(logits, grad.stride(), U))
+                NORMALISE=ctx.normalise, OVERWRITE=ctx.overwrite, COMPUTE=compute,
+                **_frame_options(logits, grad.stride(), U + 1))
         return _handed_back(grad, logits, ctx.overwrite), *[None] * 6
 
 

@@ -71,9 +71,22 @@ def _address(position, start, row, stride, EDGES: tl.constexpr):
 
 
 @triton.jit
+def _offset(symbol, stride):
+    """Where a symbol lies in its row: in 64 bits, for a stride may bring it beyond 2^31."""
+    return tl.cast(symbol, tl.int64) * stride
+
+
+@triton.jit
 def _scores(logits, address, mask, fill, COMPUTE: tl.constexpr):
     """Logits in the type to compute in."""
     return tl.load(logits + address, mask=mask, other=fill).to(COMPUTE)
+
+
+@triton.jit
+def _all_read(OVERWRITE: tl.constexpr):
+    """All threads have read their logits, and gradients may be written over them."""
+    if OVERWRITE:
+        tl.debug_barrier()
 
 
 @triton.jit
@@ -123,14 +136,14 @@ def rnnt_rows(logits, sb, st, su, sv, targets, T_of, U_of, blank, T, U1, V, peak
         tl.store(masses + node, mass, mask=in_use)
     else:
         peak, mass = tl.zeros((ROWS,), COMPUTE), tl.full((ROWS,), 1.0, COMPUTE)
-    score = tl.load(logits + start + blank * sv, mask=in_use, other=0.0).to(COMPUTE)
+    score = tl.load(logits + start + _offset(blank, sv), mask=in_use, other=0.0).to(COMPUTE)
     m, k = mantissa_and_exponent(score - peak, mass)
     tl.store(blank_m + node, m, mask=in_use)
     tl.store(blank_k + node, k, mask=in_use)
     emits = in_use & (u < tl.minimum(labels, U1 - 1))
-    label = tl.load(targets + b * (U1 - 1) + u, mask=emits, other=0).to(tl.int64)
+    label = tl.load(targets + b * (U1 - 1) + u, mask=emits, other=0)
     possible = (label >= 0) & (label < V) & (label != blank)
-    score = tl.load(logits + start + label * sv, mask=emits & possible, other=float("nan")).to(COMPUTE)
+    score = tl.load(logits + start + _offset(label, sv), mask=emits & possible, other=float("nan")).to(COMPUTE)
     m, k = mantissa_and_exponent(score - peak, mass)
     tl.store(label_m + node, m, mask=emits)
     tl.store(label_k + node, k, mask=emits)
@@ -152,8 +165,8 @@ def _upstream(upstream, log_z, b, COMPUTE: tl.constexpr):
 
 
 @triton.jit
-def _rnnt_entries(scores, position, start, peak, scale, e_blank, e_label, blank, label, flows, upstream,
-                  NORMALISE: tl.constexpr, CLAMP: tl.constexpr):
+def _rnnt_entries(scores, position, start, peak, scale, e_blank, e_label, blank, label, flows, upstream, clamp,
+                  NORMALISE: tl.constexpr):
     """The gradient with respect to some logits of each row."""
     column = position - start[:, None]
     if NORMALISE:
@@ -162,19 +175,22 @@ def _rnnt_entries(scores, position, start, peak, scale, e_blank, e_label, blank,
         entry = tl.zeros_like(scores)
     entry = tl.where(column == blank, entry - e_blank[:, None], entry)
     entry = tl.where(column == label[:, None], entry - e_label[:, None], entry)
-    if CLAMP is not None:  # by comparisons, which let a NaN pass
-        entry = tl.where(entry > CLAMP, CLAMP, tl.where(entry < -CLAMP, -CLAMP, entry)).to(entry.dtype) * upstream
+    if clamp is not None:  # by comparisons, which let a NaN pass
+        bound = tl.load(clamp)
+        entry = tl.where(entry > bound, bound, tl.where(entry < -bound, -bound, entry)) * upstream
     return tl.where(flows[:, None], entry, 0.0)
 
 
 @triton.jit
 def rnnt_gradient(logits, sb, st, su, sv, grad, gb, gt, gu, gv, targets, T_of, U_of, blank, T, U1, V, peaks, masses,
-                  e_blanks, e_labels, log_z, upstreams, CHUNKS: tl.constexpr, BLOCK: tl.constexpr,
+                  e_blanks, e_labels, log_z, upstreams, clamp, CHUNKS: tl.constexpr, BLOCK: tl.constexpr,
                   ROWS: tl.constexpr, VECTOR: tl.constexpr, EDGES: tl.constexpr, NORMALISE: tl.constexpr,
-                  LABEL_FACTOR: tl.constexpr, CLAMP: tl.constexpr, COMPUTE: tl.constexpr):
+                  OVERWRITE: tl.constexpr, COMPUTE: tl.constexpr):
     """``softmax * (e_blank + e_label)``, less ``e_blank`` at the blank and ``e_label`` at the label; 0 in padding.
 
-    ``grad`` may be the memory of the logits: each entry is read before it is written, and by the same program.
+    With OVERWRITE ``grad`` is the memory of the logits. Each entry is read and written by one program, but where there
+    are less entries than threads, several threads read one and one of them writes it: so a barrier stands between.
+    ``clamp`` is the address of a bound, or None.
     """
     b = tl.program_id(1).to(tl.int64)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -188,9 +204,9 @@ def rnnt_gradient(logits, sb, st, su, sv, grad, gb, gt, gu, gv, targets, T_of, U
     node = (b * (T + U1 - 1) + t + u) * U1 + u
     emits = flows & (u < tl.minimum(labels, U1 - 1))
     e_blank = tl.load(e_blanks + node, mask=flows, other=0.0)
-    e_label = tl.load(e_labels + node, mask=emits, other=0.0) * LABEL_FACTOR
+    e_label = tl.load(e_labels + node, mask=emits, other=0.0)
     label = tl.load(targets + b * (U1 - 1) + u, mask=emits, other=-1).to(tl.int64)
-    if CLAMP is None:
+    if clamp is None:
         e_blank, e_label = e_blank * upstream, e_label * upstream
     if NORMALISE:
         peak = tl.load(peaks + node, mask=flows, other=0.0)
@@ -203,8 +219,9 @@ def rnnt_gradient(logits, sb, st, su, sv, grad, gb, gt, gu, gv, targets, T_of, U
         if NORMALISE:
             address = _address(position, start, start, sv, EDGES)
             scores = _scores(logits, address, inside & flows[:, None], 0.0, COMPUTE)
+            _all_read(OVERWRITE)
         entries = _rnnt_entries(scores, position, start, peak, scale, e_blank, e_label, blank, label, flows, upstream,
-                                NORMALISE, CLAMP)
+                                clamp, NORMALISE)
         out = _address(position, start, out_start, gv, EDGES)
         tl.store(grad + out, entries.to(grad.dtype.element_ty), mask=inside & exists[:, None])
     if EDGES:
@@ -212,8 +229,9 @@ def rnnt_gradient(logits, sb, st, su, sv, grad, gb, gt, gu, gv, targets, T_of, U
         scores = tl.zeros((ROWS, 2 * VECTOR), COMPUTE)
         if NORMALISE:
             scores = _scores(logits, position, inside & flows[:, None], 0.0, COMPUTE)
+            _all_read(OVERWRITE)
         entries = _rnnt_entries(scores, position, start, peak, scale, e_blank, e_label, blank, label, flows, upstream,
-                                NORMALISE, CLAMP)
+                                clamp, NORMALISE)
         tl.store(grad + position, entries.to(grad.dtype.element_ty), mask=inside & exists[:, None])
 
 
@@ -240,15 +258,15 @@ def ctc_rows(logits, sb, st, sv, targets, T_of, U_of, blank, T, U, V, peaks, mas
         else:
             peak, mass = tl.zeros((1,), COMPUTE), tl.full((1,), 1.0, COMPUTE)
         broken = tl.where(mass == mass, 1.0, mass)  # a NaN must reach the lattice
-        score = tl.load(logits + start + blank * sv).to(COMPUTE)
+        score = tl.load(logits + start + _offset(blank, sv)).to(COMPUTE)
         m, k = mantissa_and_exponent(score - peak, broken)
         tl.store(blank_m + frame + tl.zeros((1,), tl.int32), m)
         tl.store(blank_k + frame + tl.zeros((1,), tl.int32), k)
         u = tl.arange(0, LABELS)
         emits = u < tl.minimum(tl.load(U_of + b), U)
-        label = tl.load(targets + b * U + u, mask=emits, other=0).to(tl.int64)
+        label = tl.load(targets + b * U + u, mask=emits, other=0)
         possible = (label >= 0) & (label < V) & (label != blank)
-        score = tl.load(logits + start + label * sv, mask=emits & possible, other=float("nan")).to(COMPUTE)
+        score = tl.load(logits + start + _offset(label, sv), mask=emits & possible, other=float("nan")).to(COMPUTE)
         m, k = mantissa_and_exponent(score - peak, broken)
         tl.store(label_m + frame * U + u, m, mask=emits)
         tl.store(label_k + frame * U + u, k, mask=emits)
@@ -264,7 +282,7 @@ def add_within_segment(value_a, first_a, value_b, first_b):
 def ctc_gradient(logits, sb, st, sv, grad, gb, gt, gv, labels_in_order, order, T_of, U_of, blank, T, U, V, peaks,
                  masses, blank_occupancy, label_occupancy, log_z, upstreams, CHUNKS: tl.constexpr, BLOCK: tl.constexpr,
                  LABELS: tl.constexpr, VECTOR: tl.constexpr, EDGES: tl.constexpr, NORMALISE: tl.constexpr,
-                 COMPUTE: tl.constexpr):
+                 OVERWRITE: tl.constexpr, COMPUTE: tl.constexpr):
     """``softmax - occupancy`` in every frame of an utterance that has an alignment, else 0.
 
     A label may occur several times in a target. ``order`` (B, U) sorts each target, so equal labels are neighbours, and
@@ -295,9 +313,9 @@ def ctc_gradient(logits, sb, st, sv, grad, gb, gt, gv, labels_in_order, order, T
     if NORMALISE:
         peak = tl.load(peaks + frame + tl.arange(0, 1), mask=live, other=0.0)
         scale = upstream / tl.load(masses + frame + tl.arange(0, 1), mask=live, other=1.0)
-        score = tl.load(logits + start + label * sv, mask=complete, other=0.0).to(COMPUTE)
+        score = tl.load(logits + start + _offset(label, sv), mask=complete, other=0.0).to(COMPUTE)
         label_entry = tl.exp(score - peak) * scale - e_label
-        tl.debug_barrier()  # logits and grad may be the same memory
+        _all_read(OVERWRITE)
     else:
         peak, scale = tl.zeros((1,), COMPUTE), tl.zeros((1,), COMPUTE)
         label_entry = 0.0 - e_label  # as minus() in _loss_value.py
@@ -307,6 +325,7 @@ def ctc_gradient(logits, sb, st, sv, grad, gb, gt, gv, labels_in_order, order, T
         if NORMALISE:
             address = _address(position, start, start, sv, EDGES)
             scores = _scores(logits, address, inside & live[:, None], 0.0, COMPUTE)
+            _all_read(OVERWRITE)
         entries = _ctc_entries(scores, position, start, peak, scale, e_blank, blank, live, NORMALISE)
         out = _address(position, start, out_start, gv, EDGES)
         tl.store(grad + out, entries.to(grad.dtype.element_ty), mask=inside)
@@ -315,10 +334,11 @@ def ctc_gradient(logits, sb, st, sv, grad, gb, gt, gv, labels_in_order, order, T
         scores = tl.zeros((1, 2 * VECTOR), COMPUTE)
         if NORMALISE:
             scores = _scores(logits, position, inside & live[:, None], 0.0, COMPUTE)
+            _all_read(OVERWRITE)
         entries = _ctc_entries(scores, position, start, peak, scale, e_blank, blank, live, NORMALISE)
         tl.store(grad + position, entries.to(grad.dtype.element_ty), mask=inside)
     tl.debug_barrier()
-    tl.store(grad + out_start + label * gv, label_entry.to(grad.dtype.element_ty), mask=complete)
+    tl.store(grad + out_start + _offset(label, gv), label_entry.to(grad.dtype.element_ty), mask=complete)
 
 
 @triton.jit
