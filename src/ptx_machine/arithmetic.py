@@ -152,15 +152,17 @@ def _shift(left):
 
 
 def _bit_field(modifiers):
-    """bfe: some bits, from a position, to the right."""
-    if modifiers != ["u32"]:
+    """bfe: some bits, from a position, to the right; 0 beyond the register."""
+    kind, = modifiers
+    if kind not in ("u32", "u64"):
         return None
+    shift = _shift(left=False)(modifiers).function
 
     def field(x, position, length):
-        wide = x.astype(np.uint64) >> np.minimum(position & 255, 63).astype(np.uint64)
-        ones = (np.uint64(1) << np.minimum(length & 255, 32).astype(np.uint64)) - np.uint64(1)
-        return (wide & ones).astype(x.dtype)
-    return Operation("u32", ("u32", "u32", "u32"), field)
+        length = np.minimum(length & 255, int(kind[1:]))
+        ones = shift(~np.zeros_like(x), int(kind[1:]) - length)
+        return shift(x, position & 255) & ones
+    return Operation(kind, (kind, "u32", "u32"), field)
 
 
 def _permuted(modifiers):

@@ -226,7 +226,11 @@ def _reduced(lanes, index, opcode, operands):
 
 
 def _matrices(lanes, index, opcode, operands):
-    """ldmatrix and stmatrix: rows of 16 bytes, whose addresses 8, 16 or 32 lanes have, spread over all lanes."""
+    """ldmatrix and stmatrix: rows of 16 bytes, each of a lane that has its address, spread over four lanes.
+
+    Eight rows are a matrix; the first four lanes of a warp have its first row, the next four its second. Who has the
+    address counts as the one who touches memory, so a warp whose lanes give each other something needs to be in order.
+    """
     found = re.match(r"(ld|st)matrix\.sync\.aligned\.m8n8\.x([124])\.shared(?:::cta)?\.b16$", opcode)
     if found is None:
         raise PTXError(f"the machine does not know {opcode}")
@@ -236,21 +240,20 @@ def _matrices(lanes, index, opcode, operands):
     if len(registers) != count:
         raise PTXError(f"{len(registers)} registers; expected {count}")
     address = lanes.registers.address(place, 32)
-    lane = np.arange(lanes.count) % _WARP
-    row = np.arange(lanes.count) - lane + lane // 4
+    memory, warps = lanes.memories["shared"], lanes.count // _WARP
 
     def move(mask):
         lanes.all_take_part(mask, index)
-        rows = address()
+        rows = address().reshape(warps, _WARP)
         for i, register in enumerate(registers):
-            at = rows[row + 8 * i]
-            lanes.must_be_aligned(index, at, 16)
-            at = at + (4 * (lane % 4)).astype(np.uint64)
-            lanes.count_access(index, None, at, 4, True)
+            chosen = np.zeros((warps, _WARP), bool)
+            chosen[:, 8 * i:8 * i + 8] = True
+            at, access = rows[chosen], lanes.access(index, chosen.reshape(-1))
+            lanes.count_access(index, chosen.reshape(-1), at, 16, True)
             if loads:
-                register[:] = lanes.memories["shared"].load(lanes.access(index, None), at, 4)[:, 0]
+                register[:] = memory.load(access, at, 4, 4).reshape(-1)
             else:
-                lanes.memories["shared"].store(lanes.access(index, None), at, register[:, None])
+                memory.store(access, at, register.reshape(-1, 4).copy())
     return move
 
 

@@ -148,13 +148,6 @@ class Lanes:
         self.all_take_part(mask, index)
         self.moment += 1
 
-    def must_be_aligned(self, index, addresses, alignment):
-        off = addresses % np.uint64(alignment) != 0
-        if off.any():
-            lane = int(np.argmax(off))
-            self.findings.add("misaligned", index, f"row at byte {int(addresses[lane])} of shared memory",
-                              (int(self.threads[lane]),), count=off.sum())
-
 
 class _Copies:
     """Asynchronous copies of some lanes: begun, in groups, not landed before they are waited for."""

@@ -223,6 +223,7 @@ class _Launch:
                 for j in range(len(teams)) if rng is None else rng.permutation(len(teams)):
                     teams[j].run()
                 self._meet(teams)
+            self.shared.must_have_landed()
 
     def _meet(self, teams):
         """All lanes wait or have left. Who waits goes on, and what was done before is ordered before what comes."""

@@ -117,6 +117,15 @@ class Memory:
         self.copies -= len(offsets)
         self._write(access, offsets, values)
 
+    def must_have_landed(self):
+        """Where a block ends, no copy may be under way."""
+        if self.copies:
+            late = self.in_flight[self.in_flight >= 0]
+            for instruction in np.unique(_instruction(late)):
+                these = late[_instruction(late) == instruction]
+                self.findings.add("not waited for", int(instruction), "still under way where its block ends",
+                                  (int(_thread(these[0])),), count=len(these))
+
     def _pieces(self, offsets, width):
         return offsets[:, None] // self.piece + np.arange(max(width // self.piece, 1))
 

@@ -118,13 +118,13 @@ class RNNT(torch.autograd.Function):
         log_z = torch.empty(B, dtype=torch.float64, device=logits.device)
         losses = torch.empty(B, dtype=dtype, device=logits.device)
         if B:
+            lattice = _lattice_options(U1, _bytes(*weights), compute, logits.device)
             options = _several_rows(logits, _contiguous_strides(logits.shape))
             triton_vocabulary.rnnt_rows[triton.cdiv(T * U1, options["ROWS"]), B](
                 logits, *logits.stride(), targets, logit_lengths, target_lengths, blank, T, U1, V, peaks, masses,
                 *weights, NORMALISE=normalise, COMPUTE=compute, **options)
             triton_lattice.rnnt_forward[B,](*weights, logit_lengths, target_lengths, T, U1, blank_share, label_share,
-                                            log_z, losses,
-                                            **_lattice_options(U1, _bytes(*weights), compute, logits.device))
+                                            log_z, losses, **lattice)
         ctx.blank, ctx.normalise, ctx.overwrite = blank, normalise, overwrite
         ctx.fastemit_lambda, ctx.clamp = fastemit_lambda, clamp
         ctx.save_for_backward(logits, targets, logit_lengths, target_lengths, peaks, masses, blank_share, label_share,
@@ -173,6 +173,7 @@ class CTC(torch.autograd.Function):
         weights = empty(B, T), empty(B, T, kind=torch.int32), empty(B, T, U), empty(B, T, U, kind=torch.int32)
         shares, end_shares = empty(5, B, T, U + 1), empty(B, 2)
         log_z, losses = empty(B, kind=torch.float64), empty(B)
+        lattice = _lattice_options(U + 1, _bytes(*weights[2:]), compute, logits.device)
         if B and T:
             triton_vocabulary.ctc_rows[T, B](
                 logits, *logits.stride(), targets, logit_lengths, target_lengths, blank, T, U, V, peaks, masses,
@@ -181,8 +182,7 @@ class CTC(torch.autograd.Function):
         if B:
             triton_lattice.ctc_forward[B,](
                 *weights, masses, targets, logit_lengths, target_lengths, blank, T, U, V, shares, shares.stride(0),
-                end_shares, log_z, losses, NORMALISE=normalise,
-                **_lattice_options(U + 1, _bytes(*weights[2:]), compute, logits.device))
+                end_shares, log_z, losses, NORMALISE=normalise, **lattice)
         ctx.blank, ctx.normalise, ctx.overwrite = blank, normalise, overwrite
         ctx.save_for_backward(logits, targets, logit_lengths, target_lengths, peaks, masses, shares, end_shares, log_z)
         return losses
