@@ -3,9 +3,9 @@
     python benchmarks/compile_kernels.py           # prints a table, writes data/kernels_sm90.json
 
 The launches are those of a real forward and backward pass, recorded instead of run, so each kernel is compiled with the
-types, alignments and options that it would have. Registers, stack and shared memory are read off the machine code;
-bytes of stack are spilled registers, which cost time. The widest access tells whether rows of an odd size still move 16
-bytes at a time.
+types, alignments and options that it would have. Registers and stack are read off the machine code; bytes of stack are
+spilled registers, which cost time. Shared memory is what the launch has to ask for. Accesses are counted in the PTX, by
+the bytes that a thread moves: rows of any size should move 16 at a time, but for their edges.
 """
 
 import argparse
@@ -21,17 +21,17 @@ os.environ["TRITON_INTERPRET"] = "0"  # read when triton is imported: this is ab
 
 import torch
 import triton
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
 
+from ptx_machine import Program
+from ptx_machine.compiling import by_triton, specialised
 from reference_impl.torch_impl import triton_backend, triton_lattice, triton_vocabulary
 
-TARGET = GPUTarget("cuda", 90, 32)
-TYPES = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.float32: "fp32", torch.float64: "fp64",
-         torch.int32: "i32", torch.int64: "i64"}
-CASES = [("rnnt", "bf16", 100, 1024), ("rnnt", "bf16", 100, 1025), ("rnnt", "fp32", 100, 1024),
+TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32, "fp64": torch.float64}
+CASES = [("rnnt", "bf16", 100, 1024), ("rnnt", "bf16", 100, 1025), ("rnnt", "bf16", 100, 1000),
+         ("rnnt", "fp32", 100, 500), ("rnnt", "fp32", 100, 1024),
          ("rnnt", "fp32", 40, 29), ("rnnt", "fp64", 100, 1024), ("rnnt", "bf16", 2048, 50000),
-         ("ctc", "fp32", 150, 1024), ("ctc", "fp32", 100, 64), ("ctc", "bf16", 150, 1025), ("ctc", "fp64", 150, 1024),
+         ("ctc", "fp32", 150, 1024), ("ctc", "fp32", 100, 64), ("ctc", "bf16", 150, 1025), ("ctc", "bf16", 150, 5000),
+         ("ctc", "fp64", 150, 1024),
          ("ctc", "fp32", 2048, 50001)]
 
 
@@ -56,9 +56,8 @@ def launches(kind, dtype, U, V, normalise=True, options=None, integers=torch.int
             originals.append((module, name, getattr(module, name)))
             setattr(module, name, Recorder(getattr(module, name), recorded))
     try:
-        dtype = {name: dtype for dtype, name in TYPES.items()}[dtype]
         shape = (2, 2, V) if kind == "ctc" else (2, 2, U + 1, V)
-        logits = torch.zeros(shape, dtype=dtype, requires_grad=True)
+        logits = torch.zeros(shape, dtype=TYPES[dtype], requires_grad=True)
         function, usual = {"ctc": (triton_backend.CTC, ()), "rnnt": (triton_backend.RNNT, (0.0, None))}[kind]
         lengths = torch.ones(2, U, dtype=integers), torch.tensor([2, 2]), torch.tensor([U, U])
         function.apply(logits, *lengths, 0, normalise, False, *(options or usual)).sum().backward()
@@ -69,41 +68,33 @@ def launches(kind, dtype, U, V, normalise=True, options=None, integers=torch.int
 
 
 def compiled(kernel, args, kwargs):
-    """A recorded launch as Triton would compile it: 1 is a constant, a multiple of 16 is known to be one."""
-    names = kernel.arg_names
-    given = dict(zip(names, args, strict=False)) | {name: kwargs[name] for name in names if name in kwargs}
-    signature, constants, attributes = {}, {}, {}
-    for i, name in enumerate(names):
-        value = given[name]
-        if isinstance(value, torch.Tensor):
-            signature[name] = "*" + TYPES[value.dtype]
-            if value.data_ptr() % 16 == 0:
-                attributes[i,] = [["tt.divisibility", 16]]
-        elif isinstance(value, int) and not isinstance(value, bool) and value != 1 and i < len(args):
-            signature[name] = "i32" if abs(value) < 2**31 else "i64"
-            if value % 16 == 0:
-                attributes[i,] = [["tt.divisibility", 16]]
-        else:
-            signature[name] = "constexpr"
-            constants[i,] = value
-    options = {name: value for name, value in kwargs.items() if name not in names}
-    return triton.compile(ASTSource(kernel, signature, constants, attributes), target=TARGET, options=options)
+    """A recorded launch as Triton would compile it."""
+    specification, _ = specialised(kernel.arg_names, args, kwargs)
+    return by_triton(kernel, specification)
 
 
 def resources(kernel):
-    """Registers, stack and shared bytes from the machine code; the widest access to memory from the PTX."""
+    """Registers and stack from the machine code; shared memory from Triton; accesses by width from the PTX."""
     cuobjdump = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(kernel.asm["cubin"])
         file.flush()
         done = subprocess.run([cuobjdump, "-res-usage", file.name], capture_output=True, text=True, check=True)
-    registers, stack, shared = map(int, re.search(r"REG:(\d+) STACK:(\d+) SHARED:(\d+)", done.stdout).groups())
-    ptx = kernel.asm["ptx"]
-    widths = {kind: max((int(vector or 1) * int(bits) // 8 for vector, bits
-                         in re.findall(rf"{kind}\.global(?:\.\w+)*?(?:\.v(\d))?\.b(\d+)", ptx)), default=0)
-              for kind in ("ld", "st")}
-    return {"registers": registers, "stack_bytes": stack, "shared_bytes": shared, "widest_load_bytes": widths["ld"],
-            "widest_store_bytes": widths["st"], "prefetches": "cp.async" in ptx}
+    registers, stack = map(int, re.search(r"REG:(\d+) STACK:(\d+)", done.stdout).groups())
+    program = Program.parse(kernel.asm["ptx"])
+    return {"registers": registers, "stack_bytes": stack, "shared_bytes": kernel.metadata.shared,
+            "loads": widths(program, "ld.global"), "stores": widths(program, "st.global"),
+            "prefetches": bool(program.where("cp.async"))}
+
+
+def widths(program, opcode):
+    """How many instructions move how many bytes."""
+    found = {}
+    for i in program.where(opcode):
+        vector, bits = re.search(r"(?:\.v(\d))?\.[a-z]+(\d+)$", program.instructions[i].opcode).groups()
+        width = int(vector or 1) * int(bits) // 8
+        found[width] = found.get(width, 0) + 1
+    return {str(width): found[width] for width in sorted(found)}
 
 
 def rows(cases):
@@ -117,13 +108,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, default=Path(__file__).parent.parent / "data" / "kernels_sm90.json")
     options = parser.parse_args()
-    print("loss  dtype     U      V  kernel          warps  registers  spilled bytes  shared bytes  widest load  store")
+    print("loss  dtype     U      V  kernel          warps  registers  spilled bytes  shared bytes  loads and stores by width")
     table = []
     for row in rows(CASES):
         table.append(row)
         print(f"{row['loss']:5} {row['dtype']:5} {row['U']:5} {row['V']:6}  {row['kernel']:15} {row['warps']:5} "
-              f"{row['registers']:10} {row['stack_bytes']:14} {row['shared_bytes']:13} {row['widest_load_bytes']:12} "
-              f"{row['widest_store_bytes']:6}")
+              f"{row['registers']:10} {row['stack_bytes']:14} {row['shared_bytes']:13}  {row['loads']} {row['stores']}")
     result = {"what": "the Triton kernels compiled for sm_90, read off the machine code",
               "date": datetime.now(UTC).date().isoformat(),
               "versions": {"torch": torch.__version__, "triton": triton.__version__}, "rows": table}

@@ -300,11 +300,11 @@ print(json.dumps(list(compile_kernels.rows(cases))))"""))
     for row in rows:
         assert row["stack_bytes"] == 0, row
         if row["kernel"].endswith(("rows", "gradient")):
-            assert row["widest_load_bytes"] == 16, row
+            assert row["loads"]["16"] > 0, row
         else:
-            assert row["prefetches"], row
+            assert row["prefetches"] and row["shared_bytes"] > 0, row
         if row["kernel"].endswith("gradient"):
-            assert row["widest_store_bytes"] == 16, row
+            assert row["stores"]["16"] > 0, row
 
 
 @needs_cuda

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from .program import Program
 
-__all__ = ["CompileError", "Compiled", "compiled", "has_triton", "specialised"]
+__all__ = ["CompileError", "Compiled", "by_triton", "compiled", "has_triton", "specialised"]
 
 
 class CompileError(ValueError):
@@ -128,19 +128,24 @@ def _child():
                             stdout=subprocess.PIPE, text=True, env=environment)
 
 
-def _answer(question):
-    """In the child: PTX, or what is wrong."""
+def by_triton(kernel, specification, capability=90):
+    """What Triton makes of a kernel, in this process, which must compile and not interpret."""
     import triton.language as tl
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource, compile
 
-    kernel = getattr(_module(question["file"]), question["kernel"])
     names = kernel.arg_names
     constants = {(names.index(name),): getattr(tl, _LANGUAGE[value["type"]]) if isinstance(value, dict) else value
-                 for name, value in question["constants"].items()}
-    attributes = {(int(i),): [["tt.divisibility", value]] for i, value in question["multiples"].items()}
-    source = ASTSource(kernel, question["signature"], constants, attributes)
-    done = compile(source, target=GPUTarget("cuda", question["capability"], 32), options=question["options"])
+                 for name, value in specification["constants"].items()}
+    attributes = {(int(i),): [["tt.divisibility", value]] for i, value in specification["multiples"].items()}
+    source = ASTSource(kernel, specification["signature"], constants, attributes)
+    return compile(source, target=GPUTarget("cuda", capability, 32), options=specification["options"])
+
+
+def _answer(question):
+    """In the child: PTX."""
+    kernel = getattr(_module(question["file"]), question["kernel"])
+    done = by_triton(kernel, question, question["capability"])
     return {"ptx": done.asm["ptx"], "shared_bytes": done.metadata.shared}
 
 

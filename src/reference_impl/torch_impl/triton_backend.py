@@ -21,7 +21,7 @@ __all__ = ["CTC", "RNNT"]
 
 _TILE = 16384  # bytes of logits that one program has at a time
 _STAGES = 4  # a step of the lattice, and three more whose weights are on their way meanwhile
-_SHARED = 49152  # bytes of shared memory that every GPU has for a program
+_SHARED, _LEAST_SHARED = 232448, 49152  # bytes of shared memory that a program may have: of sm_90, and of any GPU
 _TO_SHIFT, _SCALARS = 8, 64  # bytes of it: for each lane to hand an exponent on, and for what all lanes share
 
 
@@ -78,10 +78,10 @@ def _lattice_options(lanes, step_bytes, compute, device):
 
 @functools.cache
 def _shared_memory(device):
-    """Bytes of shared memory that a program may have on a device; the interpreter has as much as it wants."""
+    """Bytes of shared memory that a program may have on a device; the interpreter counts as sm_90."""
     if device.type != "cuda":
-        return 2**40
-    return getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin", _SHARED)
+        return _SHARED
+    return getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin", _LEAST_SHARED)
 
 
 def _bytes(*tensors):
