@@ -53,13 +53,14 @@ def _without_kernels(parameters):
     return parameters.get("kind") in TORCH_VARIANTS and parameters.get("device") == "triton"
 
 
-def _has_kernels(item):
-    return "triton" in [value for value in parameters_of(item).values() if isinstance(value, str)]
+def _kernels(item):
+    """How a test runs kernels, if it does."""
+    return [value for value in parameters_of(item).values() if value in ("triton", "compiled triton")]
 
 
 def _differentiates_every_entry_by_kernels(item):
     """Too much for Triton's interpreter: derivatives through it are taken along random directions only."""
-    return _has_kernels(item) and parameters_of(item).get("along") == "entries"
+    return bool(_kernels(item)) and parameters_of(item).get("along") == "entries"
 
 
 def _one_skip_a_file(config, items):
@@ -74,17 +75,18 @@ def _one_skip_a_file(config, items):
 
 
 def _the_interpreter_is_slow(items):
-    """Triton's interpreter takes a quarter of a second for a loss.
+    """Triton's interpreter takes a quarter of a second for a loss, and the machine for compiled kernels as long.
 
     So of each test with kernels the first case of either loss belongs to the fast tier, and the others are slow. Where
     the first is slow by itself, the others are exhaustive.
     """
     seen = set()
     for item in items:
-        if _has_kernels(item):
+        if _kernels(item):
             parameters = parameters_of(item)
             slow = item.get_closest_marker("slow") is not None
-            key = item.nodeid.partition("[")[0], parameters.get("kind"), slow and parameters.get("variable")
+            variable = slow and parameters.get("variable")
+            key = item.nodeid.partition("[")[0], *_kernels(item), parameters.get("kind"), variable
             if key in seen:
                 item.add_marker("exhaustive" if slow else "slow")
             seen.add(key)

@@ -33,7 +33,9 @@ BY_TRITON = pytest.param("triton", marks=needs_triton)
 SLOWLY_BY_TRITON, EXHAUSTIVELY_BY_TRITON = (
     BY_TRITON if TRITON_DEVICE == "cuda" else pytest.param("triton", marks=[needs_triton, tier])
     for tier in (pytest.mark.slow, pytest.mark.exhaustive))
-IMPLEMENTATIONS = ["explicit", "lattice", "batched", *BY_TENSOR_OPS, BY_TRITON]
+# the kernels compiled, and executed by the machine of ptx_machine
+COMPILED = pytest.param("compiled triton", marks=needs_triton)
+IMPLEMENTATIONS = ["explicit", "lattice", "batched", *BY_TENSOR_OPS, BY_TRITON, COMPILED]
 # batched takes logits only
 _WITHOUT_KERNELS = [
     *((name, variable) for name in ("explicit", "lattice", "torch") for variable in ("logits", "log_probs")),
@@ -41,8 +43,9 @@ _WITHOUT_KERNELS = [
     *(pytest.param("torch on cuda", variable, marks=needs_cuda) for variable in ("logits", "log_probs")),
 ]
 IMPLEMENTATIONS_AND_VARIABLES, IMPLEMENTATIONS_AND_VARIABLES_OF_MANY_TARGETS = (
-    [*_WITHOUT_KERNELS, *(pytest.param("triton", variable, marks=by.marks) for variable in ("logits", "log_probs"))]
-    for by in (BY_TRITON, SLOWLY_BY_TRITON))
+    [*_WITHOUT_KERNELS, *(pytest.param(*by.values, variable, marks=by.marks)
+                          for by in kernels for variable in ("logits", "log_probs"))]
+    for kernels in ((BY_TRITON, COMPILED), (SLOWLY_BY_TRITON,)))
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 # CTC, RNN-T and its relatives, of torch; of several devices those that a loss runs on, see conftest.py
@@ -135,6 +138,11 @@ def evaluate(implementation, batch, variable="logits"):
     """Float64 losses (B,) and the gradient of their sum; padding belongs to the result."""
     if implementation == "triton":
         return _by_torch(batch, variable, TRITON_DEVICE, "triton")
+    if implementation == "compiled triton":
+        from compiled_kernels import on_the_machine
+
+        with on_the_machine(order=0):
+            return _by_torch(batch, variable, "cpu", "triton")
     if implementation.startswith("torch"):
         return _by_torch(batch, variable, "cuda" if implementation.endswith("cuda") else "cpu", "torch")
     if implementation == "batched":

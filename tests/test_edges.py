@@ -13,6 +13,7 @@ from implementations import (
     BATCHED,
     BY_TENSOR_OPS,
     BY_TRITON,
+    COMPILED,
     EXACT,
     EXPLICIT,
     IMPLEMENTATIONS,
@@ -141,7 +142,7 @@ def test_nan_is_an_error_in_numpy(kind, implementation, value):
 
 @every_kind
 @pytest.mark.parametrize("variable", ["logits", "log_probs"])
-@pytest.mark.parametrize("implementation", [*BY_TENSOR_OPS, BY_TRITON])
+@pytest.mark.parametrize("implementation", [*BY_TENSOR_OPS, BY_TRITON, COMPILED])
 def test_nan_stays_inside_its_utterance_in_torch(kind, implementation, variable):
     """NaN and +inf, in the middle and in the last blank, where no later sum would turn +inf into NaN by itself.
 
@@ -161,7 +162,7 @@ def test_nan_stays_inside_its_utterance_in_torch(kind, implementation, variable)
 
 
 @every_kind
-@pytest.mark.parametrize("implementation", ["explicit", "lattice", *BY_TENSOR_OPS, BY_TRITON])
+@pytest.mark.parametrize("implementation", ["explicit", "lattice", *BY_TENSOR_OPS, BY_TRITON, COMPILED])
 def test_positive_log_probs_are_scores(kind, implementation):
     """Weights above 1 are fine: the loss may be negative, the gradient stays -occupancy."""
     scores = 3 + random_scores(np.random.default_rng(3), kind, 4, 2, 3)
@@ -218,7 +219,7 @@ def test_rnnt_without_frames(implementation, B):
 
 
 @every_kind
-@pytest.mark.parametrize("implementation", ["batched", *BY_TENSOR_OPS, BY_TRITON])
+@pytest.mark.parametrize("implementation", ["batched", *BY_TENSOR_OPS, BY_TRITON, COMPILED])
 def test_empty_batch(kind, implementation):
     full = one(random_scores(np.random.default_rng(0), kind, 3, 2, 4), [1, 2])
     losses, gradient = evaluate(implementation, full.first(0))

@@ -6,6 +6,7 @@ It is started once, imports a kernel's file without the package around it, and a
 
 from __future__ import annotations
 
+import atexit
 import functools
 import importlib.util
 import inspect
@@ -123,9 +124,14 @@ def _asked(question):
 
 @functools.cache
 def _child():
-    environment = {**os.environ, "TRITON_INTERPRET": "0"}
-    return subprocess.Popen([sys.executable, "-m", "ptx_machine.compiling"], stdin=subprocess.PIPE,
-                            stdout=subprocess.PIPE, text=True, env=environment)
+    child = subprocess.Popen([sys.executable, "-m", "ptx_machine.compiling"], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE, text=True, env={**os.environ, "TRITON_INTERPRET": "0"})
+    atexit.register(_ended, child)
+    return child
+
+
+def _ended(child):
+    child.communicate()  # nothing more is asked, and so it ends
 
 
 def by_triton(kernel, specification, capability=90):

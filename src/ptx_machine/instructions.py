@@ -56,7 +56,8 @@ def _computed(lanes, index, opcode, operands):
     if len(operands) != 1 + len(known.sources):
         raise PTXError(f"{len(operands)} operands; expected {1 + len(known.sources)}")
     target = lanes.registers.target(operands[0], known.result)
-    sources = [lanes.registers.source(text, kind) for text, kind in zip(operands[1:], known.sources, strict=True)]
+    read = lanes.registers.narrowed if opcode.startswith("cvt") else lanes.registers.source
+    sources = [read(text, kind) for text, kind in zip(operands[1:], known.sources, strict=True)]
     function, seed = known.function, lanes.launch.blur
     if known.blurred is None or seed is None:
         return lambda mask: _put(target, function(*sources), mask)

@@ -57,6 +57,13 @@ class Registers:
         wider = bits_of(self._kinds.get(name, kind))
         return self.target(name, f"{kind[0]}{wider}" if wider > bits_of(kind) and kind[0] in "su" else kind)
 
+    def narrowed(self, text, kind):
+        """The operand of a conversion, which may be the lower part of a wider register."""
+        wider = bits_of(self._kinds.get(text, kind))
+        if wider <= bits_of(kind) or kind == "pred":
+            return self.source(text, kind)
+        return self._rows[text].view(DTYPES[kind]).reshape(self.lanes, -1)[:, 0]
+
     def source(self, text, kind):
         """The values of an operand. Of a register, the array changes with it."""
         if text in self._rows:
