@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from .compiling import compiled, specialised
 from .launching import SHARED_MEMORY, Buffer, LaunchError, launch
+from .program import Program
 
-__all__ = ["TritonLaunches"]
+__all__ = ["Recorded", "TritonLaunches"]
 
 
 class TritonLaunches:
@@ -22,12 +24,16 @@ class TritonLaunches:
     order, blur : int, optional
         Seeds, as of :func:`~ptx_machine.launch`.
     changed : callable, optional
-        Of a program: what to run instead of it. For experiments, as a barrier less.
+        Of a program: what to run instead of it.
+    record : bool
+        Whether to keep each launch, with what was in memory before it.
 
     Attributes
     ----------
     reports : list of Report
         One for each launch.
+    launches : list of Recorded
+        The same, if they are recorded.
 
     Examples
     --------
@@ -39,9 +45,9 @@ class TritonLaunches:
         print(machine.reports[0].describe())
     """
 
-    def __init__(self, capability=90, *, order=None, blur=None, changed=None):
+    def __init__(self, capability=90, *, order=None, blur=None, changed=None, record=False):
         self.capability, self.order, self.blur, self.changed = capability, order, blur, changed
-        self.reports = []
+        self.record, self.reports, self.launches = record, [], []
 
     @contextmanager
     def replacing(self, *modules):
@@ -68,10 +74,39 @@ class TritonLaunches:
         if not 0 <= scratch <= 2:  # of Triton's runtime and of its profiler, which kernels without them do not use
             raise LaunchError(f"{program.name} has {len(program.parameters)} parameters; expected {len(values)}, and "
                               "two at most that are Triton's")
-        limit = SHARED_MEMORY.get(f"sm_{self.capability}")
-        self.reports.append(launch(program, grid, values + [0] * scratch, shared_bytes=made.shared_bytes,
-                                   shared_limit=limit, order=self.order, blur=self.blur))
+        arguments, limit = values + [0] * scratch, SHARED_MEMORY.get(f"sm_{self.capability}")
+        if self.record:
+            self.launches.append(Recorded(program, grid, _copied(arguments), made.shared_bytes))
+        self.reports.append(launch(program, grid, arguments, shared_bytes=made.shared_bytes, shared_limit=limit,
+                                   order=self.order, blur=self.blur))
         return self.reports[-1]
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A launch that can be run again, for experiments: a barrier less, another order."""
+
+    program: Program
+    grid: tuple
+    arguments: list
+    shared_bytes: int
+
+    def run(self, program=None, *, order=None, blur=None):
+        """The report of the same launch, of the same program or another one, and its buffers afterwards, by name."""
+        arguments = _copied(self.arguments)
+        report = launch(program or self.program, self.grid, arguments, shared_bytes=self.shared_bytes, order=order,
+                        blur=blur)
+        return report, {each.name: each.data for each in arguments if isinstance(each, Buffer)}
+
+
+def _copied(arguments):
+    """Buffers with memory of their own; those that shared theirs still do."""
+    copies = {}
+    for each in arguments:
+        if isinstance(each, Buffer):
+            copies.setdefault(each.data.ctypes.data, each.data.copy())
+    return [replace(each, data=copies[each.data.ctypes.data]) if isinstance(each, Buffer) else each
+            for each in arguments]
 
 
 class _Kernel:
