@@ -12,7 +12,7 @@ import torch
 from compiled_kernels import needs_compiler, on_the_machine, step
 from implementations import every_kind
 
-from ptx_machine import SHARED_MEMORY
+from ptx_machine import SHARED_MEMORY, compiling
 
 triton_backend = pytest.importorskip("reference_impl.torch_impl.triton_backend", reason="triton is not installed")
 tl, triton_vocabulary = triton_backend.tl, triton_backend.triton_vocabulary
@@ -194,3 +194,13 @@ def test_strides_beyond_2_to_the_31():
         report, = machine.reports
     of_blank, of_label = (re.match(r"(\d+) bytes past the end", found.where) for found in report.findings.values())
     assert int(of_blank[1]) - int(of_label[1]) == 4 * stride
+
+
+def test_a_schedule_compiles_nothing_anew():
+    """FastEmit's lambda and the clamp change from step to step."""
+    arguments, compiled = batch("rnnt", 5, torch.float32), []
+    for options in ({"fastemit_lambda": 0.01, "clamp": 0.3}, {"fastemit_lambda": 0.02, "clamp": 0.2}):
+        with on_the_machine(changed=nothing):
+            step("rnnt", *arguments, **options)
+        compiled.append(compiling._asked.cache_info().misses)
+    assert compiled[0] == compiled[1]
