@@ -108,7 +108,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, default=Path(__file__).parent.parent / "data" / "kernels_sm90.json")
     options = parser.parse_args()
-    print("loss  dtype     U      V  kernel          warps  registers  spilled bytes  shared bytes  loads, stores by width")
+    print("loss  dtype     U      V  kernel          warps  registers  spilled bytes  shared bytes  loads, stores")
     table = []
     for row in rows(CASES):
         table.append(row)

@@ -1,11 +1,11 @@
-"""The compiled Triton kernels executed by ``ptx_machine``: agreement, orders, faults, deleted barriers, counts per step.
+"""The compiled Triton kernels, executed by ``ptx_machine``: agreement, faults, deleted barriers, counts per step.
 
     python benchmarks/execute_kernels.py          # prints tables, writes data/kernels_executed.json; some minutes
 
 No GPU is needed or asked, and nothing is timed. Two utterances of each case are computed in several orders of warps and
 blocks, once with every approximate instruction off by what is allowed, and compared with the tensor operations, whose
-lattices are float64. Then each barrier and each wait is left out in turn. What a step of a sweep costs is the difference
-of two lengths.
+lattices are float64. Then each barrier and each wait is left out in turn. What a step of a sweep costs is the
+difference of two lengths.
 """
 
 import argparse
@@ -104,7 +104,7 @@ def main():
     parser.add_argument("--sweeps", type=int, default=len(SWEEPS), help="only the first ones")
     options = parser.parse_args()
     rows, steps = [], []
-    print("loss dtype     V   T   U  kernel         warps  error of loss, gradient  findings  barriers left out, missed")
+    print("loss dtype     V   T   U  kernel         warps  errors: loss, gradient  findings  barriers left out, missed")
     for case in CASES[:options.cases]:
         for row in agreement(case):
             rows.append(row)

@@ -23,14 +23,14 @@ CASES = [(kind, dtype, V, T, U, overwrite) for overwrite in (True, False) for ki
     ("ctc", torch.float32, 300, 72, 66), ("rnnt", torch.bfloat16, 1025, 3, 2), ("rnnt", torch.float64, 130, 3, 34),
     ("ctc", torch.float64, 500, 38, 34))]
 
-#: What no case misses, by the line of source that it comes from. Triton ends a loop that reads ahead with a barrier, and
-#: behind these the kernel ends: nothing is left to be kept apart.
+#: What no case misses, by the line of source that it comes from. Triton ends a loop that reads ahead with a barrier,
+#: and behind these the kernel ends: nothing is left to be kept apart.
 AT_THE_END = {("rnnt_backward", "bar.sync", "for step in tl.range(0, last, num_stages=STAGES):"),
               ("ctc_backward", "bar.sync", "for step in tl.range(0, T_b, num_stages=STAGES):")}
 
 
 def deletions(case):
-    """For each barrier and each wait its place in the source, whether it is missed, and whether only the end follows."""
+    """For each barrier and each wait its place in the source, whether it is missed, and whether it is the end."""
     kind, dtype, V, T, U, overwrite = case
     with on_the_machine(record=True) as machine:
         losses, _ = step(kind, *batch(kind, V, dtype, T, U, B=1), overwrite_logits=overwrite)
