@@ -4,8 +4,8 @@
 
 The truth is the same lattice with float64 mantissas and exponents, held against 50 digits of mpmath where that is
 affordable. All methods get the same float32 log-probs, so what is compared is the lattice alone. Beside them: the
-error that comes in with the logits, when they are rounded to float32 or bfloat16 before anything is computed; and, on
-CUDA, the kernels themselves, which elsewhere are `measuring.number_types` bit for bit (tests/test_triton.py).
+error that comes in with the logits, when they are rounded to float32 or bfloat16 before anything is computed. The
+kernels are `measuring.number_types` bit for bit (tests/test_triton.py); `gpu.py accuracy` measures them on CUDA.
 """
 
 import argparse
@@ -17,56 +17,15 @@ from pathlib import Path
 import mpmath
 import numpy as np
 import torch
+from accuracy_cases import FAMILIES, SIZES, ctc_logits, ctc_occupancy, rnnt_arcs, rnnt_log_probs, rnnt_logits
 
 from reference_impl import __version__, ctc, log_softmax, rnnt
 from reference_impl.measuring.number_types import ARITHMETICS, LOGARITHMS, ctc_posteriors, rnnt_posteriors
 from reference_impl.semiring import REAL
-from reference_impl.torch_impl import ctc_loss, rnnt_loss
 
-SIZES = [(100, 20), (300, 60), (1000, 200), (3000, 600), (10000, 1000)]
-FAMILIES = ("flat", "trained", "blank-collapsed", "wrong but confident")
 METHODS = [("textbook alpha and beta", LOGARITHMS, "alpha and beta"),
            *((f"shares, {arithmetic.name}", arithmetic, "shares") for arithmetic in ARITHMETICS)]
 BF16 = "bfloat16 logits"
-
-
-def rnnt_logits(family, T, U, rng):
-    """Logits (T, U+1, 2) of blank and next label, and the log-sum-exp of all other symbols: a number, or (T, U+1)."""
-    noise = rng.standard_normal((T, U + 1, 2))
-    t, u = np.arange(T)[:, None], np.arange(U + 1)
-    if family == "flat":
-        return 0.1 * noise, np.log(1022)
-    if family == "blank-collapsed":
-        return noise * [0.001, 0.5] + [np.log(0.99 * 1022 / 0.01), 0.0], np.log(1022)
-    ahead = (t + 0.5) * U / T - u  # labels by which the node lags behind an even pace
-    sure = 6 * np.tanh(ahead)
-    if family == "wrong but confident":  # at the right pace, of other labels
-        return noise * 0.3 + np.stack([-sure, np.full_like(sure, -6.0)], -1), sure
-    return noise * 0.3 + np.stack([-sure, sure], -1), 0.0
-
-
-def rnnt_log_probs(logits, rest):
-    """Log-probs (T, U+1) of blank and label in float64, whatever type the logits have been rounded to."""
-    logits = logits.astype(np.float64)
-    log_mass = np.logaddexp(np.logaddexp(logits[..., 0], logits[..., 1]), rest)
-    return logits[..., 0] - log_mass, logits[..., 1] - log_mass
-
-
-def ctc_logits(family, T, U, rng, V=32):
-    """Logits (T, V) and a target with some repeats."""
-    targets = rng.integers(1, V, U)
-    targets[1::7] = targets[::7][:len(targets[1::7])]
-    logits = rng.standard_normal((T, V))
-    if family == "flat":
-        return 0.1 * logits, targets
-    if family == "blank-collapsed":
-        logits[:, 0] = np.log(99 * (V - 1))
-        return logits * [0.1 if k else 1.0 for k in range(V)], targets
-    spoken = targets if family == "trained" else targets[::-1]
-    position = (np.arange(T) * U) // T
-    sounds = (np.arange(T) * U / T - position) < 0.4  # a label for a while, then blank
-    logits[np.arange(T), np.where(sounds, spoken[position], 0)] += 8
-    return logits, targets
 
 
 def bfloat16(x):
@@ -76,21 +35,9 @@ def bfloat16(x):
 def rnnt_rows(family, T, U, seed):
     logits, rest = rnnt_logits(family, T, U, np.random.default_rng(seed))
     given = [x.astype(np.float32) for x in rnnt_log_probs(logits, rest)]
-
-    def posteriors(log_probs, **options):
-        log_z, e_blank, e_label = rnnt_posteriors(*log_probs, **options)
-        return log_z, np.stack([e_blank, e_label])
-
-    def by_kernels():
-        scores = torch.tensor(np.stack(given, -1)[None], device="cuda", requires_grad=True)
-        loss = rnnt_loss(scores, torch.ones(1, U, dtype=torch.int64), torch.tensor([T]), torch.tensor([U]),
-                         inputs="log_probs", backend="triton")
-        loss.backward()
-        return -loss.item(), -scores.grad[0].movedim(-1, 0).cpu().numpy()
-
     rounded = {"float32 logits": logits.astype(np.float32), BF16: bfloat16(logits)}
-    yield from compare(posteriors, given, {name: rnnt_log_probs(x, rest) for name, x in rounded.items()},
-                       rnnt_log_probs(logits, rest), {"kernels on CUDA": by_kernels})
+    yield from compare(rnnt_arcs, given, {name: rnnt_log_probs(x, rest) for name, x in rounded.items()},
+                       rnnt_log_probs(logits, rest), {})
 
 
 def ctc_rows(family, T, U, seed):
@@ -98,13 +45,7 @@ def ctc_rows(family, T, U, seed):
     given = log_softmax(logits).astype(np.float32)
 
     def occupancy(log_probs, **options):
-        """By symbol, which is what torch returns, too."""
-        log_z, blanks, labels = ctc_posteriors(log_probs, targets, **options)
-        total = np.zeros(log_probs.shape)
-        total[:, 0] = blanks.sum(1)
-        for u, k in enumerate(targets):
-            total[:, k] += labels[:, u]
-        return log_z, total
+        return ctc_occupancy(log_probs, targets, **options)
 
     def by_torch():
         scores = torch.tensor(given[:, None], requires_grad=True)
@@ -112,16 +53,9 @@ def ctc_rows(family, T, U, seed):
         gradient, = torch.autograd.grad(loss, scores)
         return -loss.item(), (torch.exp(scores.detach()) - gradient)[:, 0].double().numpy()
 
-    def by_kernels():
-        scores = torch.tensor(given[None], device="cuda", requires_grad=True)
-        loss = ctc_loss(scores, torch.tensor(targets[None]), torch.tensor([T]), torch.tensor([U]), inputs="log_probs",
-                        backend="triton")
-        loss.backward()
-        return -loss.item(), -scores.grad[0].cpu().numpy()
-
     rounded = {"float32 logits": logits.astype(np.float32), BF16: bfloat16(logits)}
     yield from compare(occupancy, given, {name: log_softmax(x.astype(np.float64)) for name, x in rounded.items()},
-                       log_softmax(logits), {"torch ctc_loss": by_torch, "kernels on CUDA": by_kernels})
+                       log_softmax(logits), {"torch ctc_loss": by_torch})
 
 
 def compare(posteriors, given, rounded, unrounded, others):
@@ -131,8 +65,7 @@ def compare(posteriors, given, rounded, unrounded, others):
         for name, arithmetic, method in METHODS:
             yield name, *errors(posteriors(given, arithmetic=arithmetic, method=method), log_z, exact)
         for name, compute in others.items():
-            if torch.cuda.is_available() or "CUDA" not in name:
-                yield name, *errors(compute(), log_z, exact)
+            yield name, *errors(compute(), log_z, exact)
         log_z, exact = posteriors(unrounded, dtype=np.float64)
         for name, log_probs in rounded.items():
             yield f"exact, on {name}", *errors(posteriors(log_probs, dtype=np.float64), log_z, exact)
@@ -191,7 +124,7 @@ def main():
               "date": datetime.now(UTC).date().isoformat(),
               "versions": {"reference_impl": __version__, "numpy": np.__version__, "torch": torch.__version__,
                            "python": platform.python_version()},
-              "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+              "device": "cpu",
               "seed": options.seed, "float64_against_50_digits": truth, "rows": table}
     options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(f"written: {options.output}")
