@@ -4,24 +4,30 @@ Fixtures of one subject live in its file.
 """
 
 import fcntl
+import importlib.util
 import os
 import shutil
 from pathlib import Path
 
-import hypothesis
-import matplotlib
 import pytest
 import torch
 from implementations import TORCH_VARIANTS, TRITON_DEVICE
 
 from reference_impl.torch_impl import losses
 
-matplotlib.use("Agg")
 torch.set_num_threads(1)
 
-# the same examples on every machine, and no deadline: a slow machine is not a wrong result
-hypothesis.settings.register_profile("book", deadline=None, derandomize=True, max_examples=40)
-hypothesis.settings.load_profile("book")
+# a machine with a GPU may have neither, and runs the tests that need neither
+if importlib.util.find_spec("matplotlib"):
+    import matplotlib
+
+    matplotlib.use("Agg")
+if importlib.util.find_spec("hypothesis"):
+    import hypothesis
+
+    # the same examples on every machine, and no deadline: a slow machine is not a wrong result
+    hypothesis.settings.register_profile("book", deadline=None, derandomize=True, max_examples=40)
+    hypothesis.settings.load_profile("book")
 
 
 #: Files about the assignments, their grading and the test vectors: `make test-course`.
