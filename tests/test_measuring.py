@@ -20,6 +20,8 @@ def test_newest(tmp_path):
     for name, date in (("cuda", "2026-02-01"), ("cuda-a100", "2026-03-01"), ("cudagraphs", "2026-04-01")):
         (tmp_path / f"{name}.json").write_text(json.dumps({"date": date, "name": name}))
     assert newest("cuda", tmp_path)["name"] == "cuda-a100"
+    (tmp_path / "cuda-b200.json").write_text(json.dumps({"date": "2026-05-01", "rows": []}))  # ended before its first row
+    assert newest("cuda", tmp_path)["name"] == "cuda-a100"
     assert newest("cpu", tmp_path) is None
 
 
@@ -28,6 +30,8 @@ def test_stamp_of_the_benchmarks():
     assert stamp({"date": "2026-01-31", "versions": {"triton": "3.9.0"}}) == "measured 2026-01-31; triton 3.9.0"
     assert stamp({"date": "2026-01-31", "device": "a GPU", "python": "3.12.1", "versions": {"torch": "2.13.0"}}) == (
         "measured 2026-01-31 on a GPU; python 3.12.1, torch 2.13.0")
+    unfinished = {"date": "2026-01-31", "versions": {"triton": "3.9.0"}, "complete": False}
+    assert stamp(unfinished) == "measured 2026-01-31; triton 3.9.0; unfinished"
     assert "on arm64, 8 cores;" in stamp({"date": "2026-01-31", "machine": {"architecture": "arm64", "cores": 8},
                                           "versions": {"numpy": "2.4.6"}})
 

@@ -11,6 +11,8 @@ __all__ = ["newest", "row", "stamp"]
 def newest(name, folder):
     """The newest result of a benchmark: of ``name.json`` and ``name-*.json`` the one with the latest date, or None.
 
+    A file whose ``rows`` are empty is of a run that was ended before its first measurement, and does not count.
+
     Parameters
     ----------
     name : str
@@ -25,7 +27,8 @@ def newest(name, folder):
     folder = Path(folder)
     paths = [folder / f"{name}.json", *sorted(folder.glob(f"{name}-*.json"))]
     results = [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.is_file()]
-    return max(results, key=lambda result: result["date"], default=None)
+    measured = [result for result in results if result.get("rows") != []]
+    return max(measured, key=lambda result: result["date"], default=None)
 
 
 def row(result, **entries):
@@ -41,7 +44,7 @@ def row(result, **entries):
 
 
 def stamp(result):
-    """One line that says when, on what and with which versions a result was measured.
+    """One line that says when, on what and with which versions a result was measured, and if it is not complete.
 
     Examples
     --------
@@ -55,4 +58,5 @@ def stamp(result):
     versions = {"python": result["python"]} if "python" in result else {}
     versions |= result["versions"]
     return (f"measured {result['date']}" + (f" on {where}" if where else "") + "; "
-            + ", ".join(f"{package} {number}" for package, number in versions.items()))
+            + ", ".join(f"{package} {number}" for package, number in versions.items())
+            + ("" if result.get("complete", True) else "; unfinished"))
