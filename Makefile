@@ -11,7 +11,6 @@ SITE := _build/html
 PDF := ctc-and-rnnt-differentiated
 PDF_PACKAGES := latexmk texlive-xetex texlive-latex-extra texlive-fonts-recommended \
 	fonts-texgyre fonts-texgyre-math fonts-dejavu-core librsvg2-bin
-GPU_TESTS := $(addprefix tests/test_,torch_impl.py triton.py values.py edges.py never_below_zero.py properties.py fastemit_and_clamp.py precision.py)
 
 # Notebooks run in this project's Python, whatever kernels, profiles and startup files the user has.
 export JUPYTER_PREFER_ENV_PATH := 1
@@ -20,7 +19,7 @@ export IPYTHONDIR := $(CURDIR)/.venv/ipython
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book slides pdf pdf-packages offline onefile test test-slow test-course test-all test-exhaustive site-test serve assignments grade instructor lab bench accuracy variants times vectors gpu screenshots drift repository lint clean FORCE
+.PHONY: help book slides pdf pdf-packages offline onefile test test-slow test-course test-all test-exhaustive site-test serve assignments grade instructor lab bench accuracy variants times vectors gpu kernels screenshots drift repository lint clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -116,17 +115,12 @@ times: .venv/reader  ## write how long each chapter takes into its opening, and 
 vectors: .venv/dev  ## compute the test vectors in 50 digits, into data/vectors
 	@PYTHONPATH=src $(PY) -m coursework.vectors write
 
-gpu: .venv/dev  ## on a machine with CUDA: tests, memory checker, accuracy and times; results go to data/
-	@$(PY) -c 'import sys, torch; sys.exit(0 if torch.cuda.is_available() else "make gpu: torch finds no CUDA device")'
-	$(PY) -m pytest $(PYTEST_ARGS) -m "slow or not slow" $(GPU_TESTS)
-	@if command -v compute-sanitizer > /dev/null; then \
-		PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --error-exitcode 1 $(PY) -m pytest $(PYTEST_ARGS) \
-			tests/test_triton.py -k "not graph and not 2_to_the_31 and not compiled"; \
-	else echo "compute-sanitizer is not installed: memory accesses were not checked"; fi
+# PYTHON_WITH_TORCH=python3 takes the Python that is there, and installs nothing: for a machine without a network.
+gpu: $(if $(PYTHON_WITH_TORCH),,.venv/dev)  ## on a machine with CUDA: tests, memory checker, accuracy and times, into data/; STAGE=one of them
+	@$(or $(PYTHON_WITH_TORCH),$(PY)) benchmarks/gpu.py $(STAGE) $(GPU_ARGS)
+
+kernels: .venv/reader  ## compile the Triton kernels for sm_90, on any machine, into data/kernels_sm90.json
 	$(PY) benchmarks/compile_kernels.py
-	$(PY) benchmarks/accuracy.py
-	$(PY) benchmarks/times_cuda.py
-	$(PY) benchmarks/pruning.py
 
 screenshots: .venv/dev  ## picture every page of the built site: light, dark, phone
 	@$(PY) tools/screenshots.py

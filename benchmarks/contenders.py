@@ -1,7 +1,8 @@
 """Every implementation that the benchmarks compare, behind one call. It times nothing and imports a peer when asked.
 
 A contender takes (kind, scores, targets) of a full batch, no padding, and returns a ``step()``: one loss and one
-gradient with respect to the logits, softmax included; plus a ``fetch()`` of the last gradient as a NumPy array.
+gradient with respect to the logits, softmax included; plus a ``fetch()`` of the last gradient, an array or a tensor.
+Scores are a NumPy array, which a torch contender copies, or for the device a tensor that lies there, which all share.
 """
 
 from __future__ import annotations
@@ -70,16 +71,19 @@ def exp_and_multiply(kind, scores, targets, device, dtype):
     return step, lambda: None
 
 
-def _by_torch(kind, scores, targets, device, dtype, loss_of, overwrite=False):
+def _by_torch(kind, scores, targets, device, dtype, loss_of):
     """Any torch loss: ``loss_of(logits, targets, T_of, U_of)`` is summed and differentiated."""
-    logits = torch.tensor(scores, device=device, dtype=dtype).requires_grad_()
+    if isinstance(scores, torch.Tensor):
+        logits = scores.detach().to(device, dtype).requires_grad_()
+    else:
+        logits = torch.tensor(scores, device=device, dtype=dtype).requires_grad_()
     integers = [torch.as_tensor(a, device=device) for a in (targets, *lengths_of(kind, scores, targets))]
 
     def step():
         logits.grad = None
         loss_of(logits, *integers).backward()
 
-    return step, lambda: logits.grad.float().cpu().numpy()
+    return step, lambda: logits.grad
 
 
 def _ours(backend, **options):

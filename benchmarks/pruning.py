@@ -1,6 +1,6 @@
-"""Time and memory of a training step of a joiner: the whole grid, and pruned RNN-T. float32, on the CPU and on CUDA.
+"""Time and memory of a training step of a joiner: the whole grid, and pruned RNN-T. float32.
 
-    python benchmarks/pruning.py                   # prints tables, writes data/pruning.json
+    python benchmarks/pruning.py                   # on the CPU: prints tables, writes data/pruning.json
 
 A step begins with what encoder and predictor hand to the joiner, (B, T, H) and (B, U+1, H), and ends with the gradients
 with respect to these and to the joiner's weights: tanh joiner, loss, backward. "whole grid" is RNN-T; "simple" is the
@@ -8,8 +8,9 @@ simple joiner and its loss alone; "pruned Q" is all that pruned RNN-T does: simp
 loss. On the CPU each contender runs in a process of its own, pinned to one core, and the contenders take turns over
 several rounds, as in times_cpu.py. In the tables: median and quartiles over all runs; the median over the rounds of the
 ratio to the whole grid's median of the same round; and what the first step adds to the memory of the process at its
-peak (on CUDA: to what the allocator holds). The losses of two contenders are those of different lattices, and are
-stored to show that the steps were made: inputs are random, so they say nothing about what pruning keeps.
+peak. The losses of two contenders are those of different lattices, and are stored to show that the steps were made:
+inputs are random, so they say nothing about what pruning keeps. `gpu.py times` measures the same on CUDA, where memory
+is what the allocator holds.
 """
 
 import argparse
@@ -168,25 +169,23 @@ def main():
     import numpy as np
     import torch
 
-    devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
     table = []
-    for device in devices:
-        for number in options.shapes:
-            shape = SHAPES[number]
-            print(f"{device}, (B, T, U, V, H) = {shape}")
-            print("  contender      median ms     quartiles ms   x whole grid    peak MB")
-            for row in measure(shape, device, options.rounds, options.seconds):
-                table.append(row)
-                q1, q3 = row["quartiles"]
-                peak = "" if row["peak_bytes"] is None else f"{row['peak_bytes'] / 1e6:.0f}"
-                print(f"  {row['contender']:12} {1e3 * row['median']:11.1f} {1e3 * q1:8.1f} - {1e3 * q3:.1f}".ljust(46)
-                      + f"{row['ratio_to_whole_grid']:12.3f} {peak:>10}", flush=True)
+    for number in options.shapes:
+        shape = SHAPES[number]
+        print(f"(B, T, U, V, H) = {shape}")
+        print("  contender      median ms     quartiles ms   x whole grid    peak MB")
+        for row in measure(shape, "cpu", options.rounds, options.seconds):
+            table.append(row)
+            q1, q3 = row["quartiles"]
+            peak = "" if row["peak_bytes"] is None else f"{row['peak_bytes'] / 1e6:.0f}"
+            print(f"  {row['contender']:12} {1e3 * row['median']:11.1f} {1e3 * q1:8.1f} - {1e3 * q3:.1f}".ljust(46)
+                  + f"{row['ratio_to_whole_grid']:12.3f} {peak:>10}", flush=True)
     result = {"what": "seconds for one step of a joiner, from encodings and predictions to the gradients of all "
                       "weights: whole grid and pruned RNN-T, float32; on the CPU one thread, a process for each",
               "date": datetime.now(UTC).date().isoformat(),
               "versions": {"torch": torch.__version__, "numpy": np.__version__}, "python": platform.python_version(),
               "machine": {"architecture": platform.machine(), "cores": os.cpu_count()},
-              "cuda": torch.cuda.get_device_name() if len(devices) > 1 else None, "rows": table}
+              "rows": table}
     options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(f"written: {options.output}")
 

@@ -47,7 +47,7 @@ def worker(name, kind, shape, seconds):
     peak_bytes = peak_memory(step)
     error = None
     if name != BASELINE:
-        error = float(np.abs(fetch() - contenders.exact_gradient(kind, scores, targets)).max())
+        error = float(np.abs(np.asarray(fetch()) - contenders.exact_gradient(kind, scores, targets)).max())
     step()
     result = {"times": timed(step, seconds), "error": error, "peak_bytes": peak_bytes}
     if name == BASELINE:
