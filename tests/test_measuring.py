@@ -20,7 +20,8 @@ def test_newest(tmp_path):
     for name, date in (("cuda", "2026-02-01"), ("cuda-a100", "2026-03-01"), ("cudagraphs", "2026-04-01")):
         (tmp_path / f"{name}.json").write_text(json.dumps({"date": date, "name": name}))
     assert newest("cuda", tmp_path)["name"] == "cuda-a100"
-    (tmp_path / "cuda-b200.json").write_text(json.dumps({"date": "2026-05-01", "rows": []}))  # ended before its first row
+    ended_before_its_first_row = {"date": "2026-05-01", "rows": []}
+    (tmp_path / "cuda-b200.json").write_text(json.dumps(ended_before_its_first_row))
     assert newest("cuda", tmp_path)["name"] == "cuda-a100"
     assert newest("cpu", tmp_path) is None
 

@@ -1,0 +1,212 @@
+"""The stage that runs compute-sanitizer: what it makes of the tool's words, with a stand-in for the tool.
+
+The words are as the tool prints them; errors and places are made up.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from implementations import needs_triton
+
+ROOT = Path(__file__).parent.parent
+pytestmark = needs_triton
+
+READ = """========= Invalid __global__ read of size 16 bytes
+=========     at rnnt_gradient+0xec0 in triton_vocabulary.py:198
+=========     by thread (18,0,0) in block (0,0,0)
+=========     Access to 0x74505bcccca0 is out of bounds
+=========     Saved host backtrace up to driver entry point at kernel launch time
+=========         Host Frame: [0x2f26f0] in libcuda.so.1
+"""
+# as older versions of the tool put it
+OLDER = """========= Invalid __shared__ write of size 4 bytes
+=========     at 0xda0 in /home/triton_lattice.py:175:ctc_forward
+=========     by thread (96,0,0) in block (44,0,0)
+"""
+RACE = """========= Error: Race reported between Write access at ctc_backward+0x90 in triton_lattice.py:241
+=========     and Read access at ctc_backward+0xf0 in triton_lattice.py:242 [4 hazards]
+=========
+"""
+PLANTED_WRITE = """========= Invalid __global__ write of size 4 bytes
+=========     at planted_memcheck+0x90 in launches.py:58
+=========
+========= Program hit cudaErrorLaunchFailure (error 719) due to "unspecified launch failure" on CUDA API call
+=========     Saved host backtrace up to driver entry point at error
+"""
+OF_TORCH = """========= Uninitialized __global__ memory read of size 4 bytes
+=========     at void at::native::reduce_kernel<(int)512>(T3)+0x7f0
+=========     by thread (0,0,0) in block (0,0,0)
+"""
+REFUSED = "========= COMPUTE-SANITIZER\n========= Error: Device not supported. Please refer to the documentation.\n"
+FRAME = ("========= COMPUTE-SANITIZER\nlaunched 0: a\n{}launched 1: b\nplanted: memcheck\n{}"
+         "========= ERROR SUMMARY: 7 errors\n")
+
+
+@pytest.fixture(autouse=True)
+def benchmarks(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+
+
+def found(of_kernels="", after=PLANTED_WRITE):
+    from gpu_stages import sanitizer
+
+    return sanitizer.found(FRAME.format(of_kernels, after), 2)
+
+
+def test_a_clean_run():
+    """The planted error, and the call that failed because of it, are none of the kernels'."""
+    assert found() == {"launched": 2, "launches": 2, "errors": {}, "elsewhere": {}, "planted_was_found": True,
+                       "summary": "7 errors"}
+
+
+def test_errors_of_our_kernels():
+    """By kernel and place, counted; those of others apart."""
+    row = found(READ + READ + OLDER + RACE + OF_TORCH)
+    assert row["errors"] == {
+        "rnnt_gradient": {"Invalid __global__ read of size 16 bytes in triton_vocabulary.py:198": 2},
+        "ctc_forward": {"Invalid __shared__ write of size 4 bytes": 1},
+        "ctc_backward": {"Error: Race reported between Write access at ctc_backward+0x90 in triton_lattice.py:241"
+                         " in triton_lattice.py:241": 1}}
+    assert row["elsewhere"] == {"Uninitialized __global__ memory read of size 4 bytes": 1}
+
+
+def test_a_tool_that_is_blind():
+    """It reports nothing, the planted error neither: that says nothing of the kernels, and is no clean run."""
+    from gpu_stages import memory
+
+    assert found(after="")["planted_was_found"] is False
+    assert memory.is_bad(found(after="")) and not memory.is_bad(found())
+    assert memory.is_bad(found(READ))
+    assert "THE PLANTED ERROR WAS NOT FOUND" in memory.said({"tool": "memcheck", **found(after="")})
+
+
+def test_all_eight_kernels_have_names():
+    """The parser looks for the names that the kernels have, and the launches reach each of them."""
+    from gpu_stages import sanitizer
+
+    from reference_impl.torch_impl import triton_lattice, triton_vocabulary
+
+    public = {*triton_lattice.__all__, *triton_vocabulary.__all__}
+    assert set(sanitizer.KERNELS) == {name for name in public if name.startswith(("rnnt_", "ctc_"))}
+
+
+@pytest.fixture
+def stage(tmp_path, monkeypatch):
+    """``stage(printed, seconds)``: the stage where a program stands in for the launches, and one for the tool."""
+    from gpu_stages import device, memory, sanitizer
+
+    monkeypatch.setattr(device.Device, "described", lambda self: {"device": "a stand-in", "rehearsal": True})
+    script = tmp_path / "launches.py"
+    script.write_text("import sys\nprint('launched 0: a', flush=True)\nprint('launched 1: b', flush=True)\n"
+                      "print(*['planted:', *sys.argv[4:]] if sys.argv[3:] else '', flush=True)\n")
+    monkeypatch.setattr(memory, "SCRIPT", script)
+    monkeypatch.setattr(memory, "CASES", [1, 2])
+
+    def run(tool, seconds=60.0, only=()):
+        program = tmp_path / "compute-sanitizer"
+        program.write_text(f"#!{sys.executable}\n{tool}")
+        program.chmod(0o755)
+        monkeypatch.setattr(sanitizer, "where", lambda: str(program) if tool else None)
+        options = SimpleNamespace(seconds=seconds, fresh=False, only=list(only))
+        status = memory.run(device.DEVICES["cuda"], tmp_path, options)
+        return status, json.loads((tmp_path / "cuda_memory.json").read_text())
+
+    return run
+
+
+# runs what it is given, and prints what the tool would
+TOOL = """import subprocess, sys
+subprocess.run(sys.argv[3:])
+print({!r} if "--planted" in sys.argv else "")
+print("========= ERROR SUMMARY: 1 error")
+"""
+
+
+def test_the_stage(stage):
+    status, result = stage(TOOL.format("=========  \n" + PLANTED_WRITE))
+    assert status == 0 and result["complete"]
+    rows = {row["tool"]: row for row in result["rows"]}
+    assert list(rows) == ["no tool", "memcheck", "racecheck", "synccheck", "initcheck"]
+    assert all(row["launched"] == 2 and not row["errors"] for row in rows.values())
+    assert [rows[tool]["planted_was_found"] for tool in rows] == [None, True, True, None, True]
+
+
+def test_a_finding_fails_the_stage(stage):
+    status, result = stage(TOOL.format(PLANTED_WRITE + READ), only=["memcheck"])
+    assert status == 1 and result["rows"][0]["errors"].keys() == {"rnnt_gradient"}
+
+
+def test_a_tool_that_refuses_the_device(stage):
+    status, result = stage(f"print({REFUSED!r})", only=["memcheck"])
+    assert status == 4 and "memcheck" in result["left_out"] and result["rows"] == []
+    assert "Device not supported" in result["missing"]["compute-sanitizer --tool memcheck"]
+
+
+def test_launches_that_stop(stage):
+    """A crash is none of the tool's findings, and no clean run."""
+    status, result = stage("print('launched 0: a')\nprint('Segmentation fault')", only=["racecheck"])
+    assert status == 1 and result["rows"][0]["stopped"] == "Segmentation fault"
+
+
+def runs(process):
+    """Whether a process of this number does anything; one that has ended may stay in the list."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="there is no list of processes")
+def test_a_tool_that_takes_too_long(stage, tmp_path):
+    """It is ended with what it runs, and tried again by the next run."""
+    program = f"import os, time; open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    slow = ("import subprocess, sys\nprint('launched 0: a', flush=True)\n"
+            f"subprocess.run([sys.executable, '-c', {program!r}], stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)")
+    status, result = stage(slow, seconds=4.0, only=["memcheck"])
+    assert not runs((tmp_path / "pid").read_text())
+    assert status == 4 and result["rows"][0]["launched"] == 1 and result["left_out"].count("memcheck") == 1
+    status, result = stage(TOOL.format(PLANTED_WRITE), only=["memcheck"])
+    assert [row["launched"] for row in result["rows"]] == [2] and "memcheck" not in result["left_out"]
+
+
+def test_without_the_tool(stage):
+    """The launches are made all the same, and what was not checked is said."""
+    status, result = stage(None)
+    assert status == 4 and result["left_out"] == ["memcheck", "racecheck", "synccheck", "initcheck"]
+    assert result["missing"] == {"compute-sanitizer": "accesses to memory, races and barriers were not checked"}
+    assert [row["launched"] for row in result["rows"]] == [2]
+
+
+def test_where_the_tool_is(tmp_path, monkeypatch):
+    """On the path, or where CUDA is."""
+    from gpu_stages import sanitizer
+
+    program = tmp_path / "bin" / "compute-sanitizer"
+    program.parent.mkdir()
+    program.write_text("")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    assert sanitizer.where() == str(program)
+    monkeypatch.setenv("PATH", str(program.parent))
+    monkeypatch.delenv("CUDA_HOME")
+    assert sanitizer.where() == str(program)
+
+
+@pytest.mark.slow
+def test_what_is_planted_compiles():
+    """For sm_90, with the shared cell that all threads write to, and no barrier."""
+    script = """
+import sys; sys.path.insert(0, "benchmarks")
+import compile_kernels, torch
+from gpu_stages import launches
+for kernel in launches.PLANTED.values():
+    ptx = compile_kernels.compiled(kernel, (torch.empty(1024), torch.zeros(128)), {}).asm["ptx"]
+print("st.shared" in ptx and "bar.sync" not in ptx)"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1:] == ["True"], done.stderr

@@ -1,0 +1,303 @@
+"""`benchmarks/gpu.py`: a stage is bounded, its file is whole at any time, and nothing that is missing stops it.
+
+There is no CUDA device here, so what runs is the code around the kernels, and the kernels in Triton's interpreter.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from implementations import EXPLICIT, every_kind, needs_triton
+
+from reference_impl import log_softmax
+
+ROOT = Path(__file__).parent.parent
+IDENTITY = {"stage": "a test", "device": "none", "sources": "1"}
+
+
+@pytest.fixture(autouse=True)
+def benchmarks(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+
+
+class Clock:
+    """Seconds that pass only when a part says so."""
+
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+    def part(self, seconds, *rows, error=None):
+        def run():
+            self.now += seconds
+            if error:
+                raise error
+            return rows
+
+        return run
+
+
+def record(path, clock, seconds=100.0, fresh=False, **identity):
+    from gpu_stages.record import Record
+
+    return Record(path / "found.json", IDENTITY | identity, seconds, fresh, clock)
+
+
+def stored(path):
+    return json.loads((path / "found.json").read_text())
+
+
+def gpu(*arguments, **environment):
+    return subprocess.run([sys.executable, ROOT / "benchmarks" / "gpu.py", *map(str, arguments)], capture_output=True,
+                          text=True, env={**os.environ, **environment})
+
+
+def test_no_device(tmp_path):
+    """A message and a status of its own, no traceback, and no file."""
+    done = gpu("times", "--folder", tmp_path / "data", CUDA_VISIBLE_DEVICES="")
+    assert done.returncode == 3
+    assert done.stderr == "times: nothing was run: torch finds no CUDA device\n"
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("arguments, said", [
+    (["time"], "stage = time; expected one of correctness, memory, accuracy, times"),
+    (["times", "accuracy", "--here"], "--here with stages = times, accuracy; expected one stage"),
+    (["times", "--here", "--on", "tpu"], "--on = tpu; expected one of cuda, interpreter")])
+def test_wrong_arguments(arguments, said):
+    done = gpu(*arguments)
+    assert done.returncode == 2 and said in done.stderr
+
+
+def test_a_stage_that_does_not_end_is_ended(monkeypatch, capfd):
+    """With all that it started; what is left of the budget does not matter."""
+    import gpu as command
+
+    script = "import os, sys, time; print(os.getpid(), flush=True); time.sleep(60)"
+    start = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda _, **how: start([sys.executable, "-c", script], **how))
+    monkeypatch.setattr(command, "SPARE", 0.5)
+    options = SimpleNamespace(seconds=0.5, on="cuda", folder=None, workers=None, fresh=False, only=[])
+    assert command.apart("times", options) == 4
+    said = capfd.readouterr()
+    assert "times: ended after 1 s" in said.err
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(said.out), 0)
+
+
+def test_what_does_not_fit_is_left_out_and_done_next_time(tmp_path):
+    clock = Clock()
+    parts = {"a": clock.part(10, {"x": 1}), "b": clock.part(1, {"x": 2}), "c": clock.part(1, {"x": 3})}
+    first = record(tmp_path, clock, seconds=15)
+    first.run(parts)  # 5 s are left, and a part has taken 10
+    assert first.finish() == 4
+    found = stored(tmp_path)
+    assert (found["complete"], found["left_out"], found["rows"]) == (False, ["b", "c"], [{"x": 1}])
+    second = record(tmp_path, clock, seconds=15)
+    second.run({**parts, "a": clock.part(0, error=AssertionError("it was done"))})
+    assert second.finish() == 0
+    found = stored(tmp_path)
+    assert (found["complete"], found["left_out"], found["seconds"]) == (True, [], 12.0)
+    assert found["rows"] == [{"x": 1}, {"x": 2}, {"x": 3}]
+
+
+def test_the_first_part_runs_however_little_time_there_is(tmp_path):
+    """Else a stage whose parts are long would never get on."""
+    clock = Clock()
+    for name in "ab":
+        short = record(tmp_path, clock, seconds=0)
+        short.run({"a": clock.part(5, {"x": "a"}), "b": clock.part(5, {"x": "b"})})
+        short.finish()
+        assert stored(tmp_path)["rows"][-1] == {"x": name}
+    assert stored(tmp_path)["complete"]
+
+
+@pytest.mark.parametrize("change", [{"fresh": True}, {"sources": "2"}, {"device": "another"}], ids=str)
+def test_results_of_other_code_or_devices_are_not_mixed(tmp_path, change):
+    clock = Clock()
+    parts = {"a": clock.part(1, {"x": 1})}
+    for options in ({}, {}, change):
+        anew = record(tmp_path, clock, **options)
+        anew.run(parts)
+        anew.finish()
+    assert clock.now == 2  # not in the second run, which is of the same
+    assert stored(tmp_path)["rows"] == [{"x": 1}]
+
+
+def test_chosen_parts(tmp_path):
+    """The others are left out, and the file says so."""
+    clock = Clock()
+    some = record(tmp_path, clock)
+    some.run({name: clock.part(1, {"x": name}) for name in ("rnnt, flat", "ctc, flat", "ctc, trained")}, ["ctc", "x"])
+    assert some.finish() == 4
+    assert [row["x"] for row in stored(tmp_path)["rows"]] == ["ctc, flat", "ctc, trained"]
+    assert stored(tmp_path)["left_out"] == ["rnnt, flat"]
+
+
+def test_a_part_that_fails(tmp_path, capsys):
+    """It is stored and said, the others go on, and the status is that of a failure."""
+    clock = Clock()
+    failing = record(tmp_path, clock)
+    failing.run({"a": clock.part(1, error=ValueError("no such shape\nand more")), "b": clock.part(1, {"x": 1})})
+    assert failing.finish() == 1
+    assert stored(tmp_path)["parts"]["a"]["failed"] == "ValueError: no such shape"
+    assert stored(tmp_path)["rows"] == [{"x": 1}]
+    assert "failed: a: ValueError: no such shape" in capsys.readouterr().out
+
+
+def test_after_a_lost_context_the_stage_ends(tmp_path):
+    """Each part after an illegal access would fail by the same error, though nothing is wrong with it."""
+    clock = Clock()
+    lost = record(tmp_path, clock)
+    lost.run({"a": clock.part(1, error=RuntimeError("CUDA error: an illegal memory access was encountered")),
+              "b": clock.part(1, {"x": 1})})
+    assert lost.finish() == 1
+    assert stored(tmp_path)["left_out"] == ["b"]
+    again = record(tmp_path, clock)
+    again.run({"a": clock.part(1), "b": clock.part(1, {"x": 1})})
+    assert again.finish() == 1 and stored(tmp_path)["complete"]
+
+
+def test_what_is_missing_is_stored_and_the_rest_goes_on(tmp_path, capsys):
+    from gpu_stages.record import NotThere
+
+    clock = Clock()
+    lacking = record(tmp_path, clock)
+    lacking.miss("torchaudio", "it was not timed")
+    lacking.run({"a": clock.part(1, error=NotThere("90 GiB", "a was not timed")), "b": clock.part(1, {"x": 1})})
+    assert lacking.finish() == 4
+    found = stored(tmp_path)
+    assert found["missing"] == {"torchaudio": "it was not timed", "90 GiB": "a was not timed"}
+    assert found["left_out"] == ["a"] and found["rows"] == [{"x": 1}] and not found["complete"]
+    assert "missing: 90 GiB: a was not timed" in capsys.readouterr().out
+
+
+def test_the_part_in_which_a_run_was_ended_comes_last(tmp_path):
+    """So that one that never ends costs no other."""
+    clock, order = Clock(), []
+    parts = {name: lambda name=name: order.append(name) or [] for name in "abc"}
+
+    def killed():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        record(tmp_path, clock).run({**parts, "a": killed})
+    assert stored(tmp_path)["running"] == "a"
+    record(tmp_path, clock).run(parts)
+    assert order == ["b", "c", "a"] and "running" not in stored(tmp_path)
+
+
+def test_a_file_is_whole_or_not_there(tmp_path, monkeypatch):
+    """Whatever ends the writing, what was there before is there, and nothing else stands beside it."""
+    from gpu_stages.record import write_whole
+
+    path = tmp_path / "found.json"
+    write_whole(path, {"x": 1})
+    with pytest.raises(ValueError):
+        write_whole(path, {"x": float("nan")})  # no JSON
+    monkeypatch.setattr(os, "replace", lambda *_: exec("raise KeyboardInterrupt"))  # ended between the two steps
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(path, {"x": 2})
+    assert json.loads(path.read_text()) == {"x": 1}
+
+
+def test_the_digest_knows_the_code(tmp_path):
+    from gpu_stages.record import sources
+
+    for name in ("src/reference_impl/a.py", "tests/test_a.py", "benchmarks/b/c.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("1")
+    before = {sources(tmp_path)}
+    for name in ("src/reference_impl/a.py", "tests/test_a.py", "benchmarks/b/c.py"):
+        (tmp_path / name).write_text("2")
+        assert (found := sources(tmp_path)) not in before
+        before.add(found)
+
+
+def test_rehearsals_are_no_results_of_a_gpu():
+    from gpu_stages.device import DEVICES, chosen
+
+    for name, device in DEVICES.items():
+        if name != "cuda":
+            described = device.described()
+            assert described["rehearsal"] and described["device"].startswith("none: a rehearsal")
+    with pytest.raises(ValueError, match="--on = tpu; expected one of cuda, interpreter"):
+        chosen("tpu")
+
+
+def test_targets_of_the_times():
+    """The floor and the peers of the run's own rows; what was not measured is no target missed."""
+    pytest.importorskip("triton")
+    from gpu_stages import times
+
+    (kind, shape, dtype), ctc = times.RNNT, times.CTC
+    here = {"loss": kind, "shape": dict(zip("BTUV", shape, strict=True)), "dtype": dtype}
+    rows = [{**here, "dtype": "fp32", "contender": times.OURS, "times_the_floor": 9.0},
+            {**here, "contender": times.OURS, "times_the_floor": 1.25},
+            {**here, "contender": "torchaudio", "ratio_to_ours": 2.5}]
+    floor, audio, torch = times.targets(rows)
+    assert (floor["measured"], floor["met"]) == (1.25, True)
+    assert (audio["measured"], audio["met"]) == (0.4, False)
+    assert (torch["measured"], torch["met"]) == (None, None) and str(ctc[1]) in torch["target"]
+
+
+@needs_triton
+def test_rows_of_times():
+    """Ratios are those of a round, so a machine that slows down between two rounds changes none."""
+    from gpu_stages import times
+
+    taken = {"triton": [[1.0, 1.0, 4.0], [10.0]], "peer": [[2.0], [20.0, 20.0]]}
+    ours, peer = times._rows({"loss": "ctc"}, taken, [6.0, 6.0, 2.0], 4, {"triton": 8}, {"triton": 0.5})
+    assert peer["ratios"] == [2.0, 2.0] and peer["ratio_to_ours"] == 2.0 and peer["runs"] == 3
+    assert ours["floor"] == 3 * 4 / 6 and ours["times_the_floor"] == ours["median"] / 2
+    assert ours["peak_bytes_over_logits"] == 2.0 and peer["peak_bytes_over_logits"] is None
+
+
+@every_kind
+@pytest.mark.parametrize("family", ["flat", "trained"])
+def test_rows_of_accuracy(kind, family, monkeypatch):
+    """The truth is that of the explicit recursions, on log-probs and on logits; a wrong sign, or NaN, is seen."""
+    from gpu_stages import accuracy
+
+    def explicit(_, scores, targets, inputs, device):
+        module = EXPLICIT[kind]
+        if inputs == "log_probs":
+            return module.loss(scores, targets), module.grad_log_probs(scores, targets)
+        return module.loss(log_softmax(scores), targets), module.grad_logits(scores, targets)
+
+    def rows(compute):
+        monkeypatch.setattr(accuracy, "by_kernels", lambda kind, scores, *a: compute(*explicit(kind, scores * 1.0, *a)))
+        return [row for row in accuracy.rows(kind, family, 12, 4, "cpu") if row["method"] == accuracy.KERNELS]
+
+    right = rows(lambda loss, gradient: (loss, gradient))
+    assert [row["inputs"] for row in right] == ["log_probs", "logits"]
+    assert all(row["gradient_error"] < 1e-6 and row["log_z_error"] < 1e-5 for row in right)
+    assert all(row["gradient_error"] > 0.05 for row in rows(lambda loss, gradient: (loss, -gradient)))
+    for row in rows(lambda loss, gradient: (np.nan, gradient * np.nan)):
+        assert row["gradient_error"] == 1 and row["log_z_error"] is None
+
+
+@pytest.mark.slow
+@needs_triton
+def test_rehearsal(tmp_path):
+    """Everything but the device: contenders, floors, errors, the files. Where torch's CTC is, ours must be as good."""
+    done = gpu("accuracy", "times", "--on", "interpreter", "--folder", tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    times, accuracy = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("cuda", "cuda_accuracy"))
+    for result in times, accuracy:
+        assert result["rehearsal"] and result["device"].startswith("none: a rehearsal") and result["complete"]
+        assert all(target["met"] is None for target in result["targets"])  # of shapes and lengths that were not tried
+    rows = {(row["loss"], row["contender"]): row for row in times["rows"]}
+    for kind in ("ctc", "rnnt"):
+        for name in ("tensor ops", "triton"):
+            assert rows[kind, name]["gradient_error"] < (1e-2 if kind == "rnnt" else 1e-6)  # bfloat16, float32
+            assert rows[kind, name]["times_the_floor"] > 0
+    assert all("failed" not in row for row in times["rows"]), done.stdout
+    assert "absent" in rows["rnnt", "torchaudio"] or rows["rnnt", "torchaudio"]["median"] > 0
+    assert all(row["gradient_error"] < 1e-6 for row in accuracy["rows"] if row["method"] == "kernels")
