@@ -41,7 +41,7 @@ def parsed(arguments):
                         help="the parts (for correctness: the tests) whose names contain one of these")
     parser.add_argument("--fresh", action="store_true", help="begin anew, whatever the files in the folder hold")
     parser.add_argument("--folder", type=Path, help="where the JSON goes: data/, for a rehearsal _build/gpu_rehearsal/")
-    parser.add_argument("--workers", type=int, help="processes that run the tests (a quarter of the cores, 4 at most)")
+    parser.add_argument("--workers", type=int, help="processes that run the tests (one for two cores, 8 at most)")
     parser.add_argument("--on", default="cuda", metavar="DEVICE",
                         help="cuda; or interpreter: small shapes in Triton's interpreter, a rehearsal and no result")
     parser.add_argument("--here", action="store_true", help="one stage in this process, for a debugger or a profiler")

@@ -144,6 +144,14 @@ def test_a_module_that_is_missing(stage):
     assert len(result["left_out"]) == 1 and result["left_out"][0].endswith("test_a.py")
 
 
+def test_pytest_that_does_not_start(stage, tmp_path):
+    """Nothing was collected, so nothing says what was left out: a failure, with what pytest said."""
+    (tmp_path / "conftest.py").write_text("raise ImportError('no such library')")
+    status, result, _ = stage({"a": OUTCOMES})
+    assert status == 1 and "no such library" in result["missing"]["a run of pytest"]
+    assert not result["complete"] and len(result["left_out"]) == 1
+
+
 def test_without_pytest(stage, monkeypatch):
     from gpu_stages import correctness
 

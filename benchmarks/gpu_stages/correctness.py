@@ -109,13 +109,14 @@ def run(where, folder, options):
         record.miss("pytest", "no test was run")
         record.result["left_out"] = FILES
         return record.finish()
-    shares = options.workers or min(4, max(1, (os.cpu_count() or 1) // 4))
+    shares = options.workers or min(8, max(1, (os.cpu_count() or 1) // 2))
     with tempfile.TemporaryDirectory() as scratch:
         running = [Share(number, shares, Path(scratch), where, options, set(done)) for number in range(shares)]
         _until_done(running, record, done)
         for share in running:
             if share.planned is None and not share.uncollected:
                 record.miss("a run of pytest", share.why())
+                record.result["left_out"] = FILES
     return record.finish(bool(record.result["failures"]) or "a run of pytest" in record.result["missing"])
 
 

@@ -136,7 +136,7 @@ def problem(kind, shape, dtype, device):
     """Random logits on the device, and targets; the gradient of the first utterance by tensor operations in float64."""
     B, T, U, V = shape
     size = (B, T, V) if kind == "ctc" else (B, T, U + 1, V)
-    need = 10 * int(np.prod(size)) * DTYPES[dtype].itemsize
+    need = 4 * int(np.prod(size)) * DTYPES[dtype].itemsize  # ours; a peer that needs more is a failure in its row
     if device == "cuda" and torch.cuda.mem_get_info()[0] < need:
         raise NotThere(f"{need / 2**30:.0f} GiB of free GPU memory", f"{kind} {shape} {dtype} was not timed")
     generator = torch.Generator(device).manual_seed(0)
@@ -168,6 +168,8 @@ def timed_shape(kind, shape, dtype, device, small=False):
             step()
             memory[name] = peak_memory(step, device)
             error[name] = float((fetch()[:1].double() - exact).abs().max())
+            if not np.isfinite(error[name]):
+                raise ArithmeticError("the gradient is not finite")
         except Exception as reason:  # a peer that cannot do this shape or type is reported, and no reason to stop
             if name == OURS:
                 raise
