@@ -22,13 +22,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 STAGES = ("correctness", "memory", "accuracy", "times")
 NO_DEVICE, UNFINISHED = 3, 4
-# seconds that a stage has, besides those in which its parts may begin, to load torch and end its last part
-SPARE = 60
+BEGAN = time.monotonic()
+SPARE = 60  # seconds that a stage has to end its last part in, when no other may begin
 
 
 def parsed(arguments):
@@ -71,7 +72,9 @@ def run(stage, options):
     os.environ.update(where.environment)  # read when triton is imported
     folder = options.folder or ROOT / ("_build/gpu_rehearsal" if where.rehearsal else "data")
     folder.mkdir(parents=True, exist_ok=True)
-    return importlib.import_module(f"gpu_stages.{stage}").run(where, folder, options)
+    module = importlib.import_module(f"gpu_stages.{stage}")
+    options.seconds = max(0.0, options.seconds - (time.monotonic() - BEGAN))  # loading torch may take a minute
+    return module.run(where, folder, options)
 
 
 def apart(stage, options):

@@ -91,6 +91,21 @@ def test_a_stage_that_does_not_end_is_ended(monkeypatch, capfd):
         os.kill(int(said.out), 0)
 
 
+def test_loading_torch_is_part_of_the_time(monkeypatch, tmp_path):
+    """From a cold disk it takes a minute, and a stage that began to count after it would be ended before its end."""
+    import gpu as command
+    from gpu_stages import device
+
+    given = []
+    stage = SimpleNamespace(run=lambda where, folder, options: given.append(options.seconds) or 0)
+    monkeypatch.setattr(device.Device, "absent", lambda self: "")
+    monkeypatch.setattr(command.importlib, "import_module", lambda name: stage)
+    for began in (100.0, 1000.0):
+        monkeypatch.setattr(command, "BEGAN", command.time.monotonic() - began)
+        assert command.run("times", SimpleNamespace(seconds=420.0, on="cuda", folder=tmp_path)) == 0
+    assert 0 < given[0] <= 320 and given[1] == 0
+
+
 def test_what_does_not_fit_is_left_out_and_done_next_time(tmp_path):
     clock = Clock()
     parts = {"a": clock.part(10, {"x": 1}), "b": clock.part(1, {"x": 2}), "c": clock.part(1, {"x": 3})}

@@ -147,7 +147,7 @@ class Record:
             del self.result["running"]
             return
         except Exception as error:  # stored, and no reason to do without the other parts
-            traceback.print_exc()
+            traceback.print_exc(limit=-3, chain=False)
             found["failed"] = first_line(error)
             self.lost = is_lost(str(error))
         gc.collect()
