@@ -328,6 +328,9 @@ CASES += [
 
 LOGITS = torch.zeros(3, 4, 5, requires_grad=True)
 CASES += [
+    (lambda: by_torch("ctc", validate="never"), ValueError, "validate = 'never'; expected one of 'auto', True, False"),
+    (lambda: by_torch("rnnt", validate=None), ValueError, "validate = None; expected one of 'auto', True, False"),
+    (lambda: variant(monotonic_rnnt_loss, validate=2), ValueError, "validate = 2; expected one of 'auto', True, False"),
     (lambda: by_torch("ctc", LOGITS, overwrite_logits=True), ValueError,
      "overwrite_logits = True and logits is a leaf; expected the output of an operation, whose memory nobody else "
      "looks at"),

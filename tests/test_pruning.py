@@ -308,4 +308,4 @@ def test_a_bad_row_that_nobody_checked(bad, device):
     losses = pruned_rnnt_loss(logits, first, *rest, **options)
     assert losses[0] == good[0] and losses[1].isnan()
     with pytest.raises(ValueError, match=rf"first_rows\[1, 1\] = {bad}; expected 0 <= row <= U \+ 1 - Q = 2"):
-        pruned_rnnt_loss(logits, first, *rest)
+        pruned_rnnt_loss(logits, first, *rest, validate=True)

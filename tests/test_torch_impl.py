@@ -25,7 +25,7 @@ from implementations import (
 from torch.autograd import gradcheck, gradgradcheck
 
 from reference_impl import log_softmax
-from reference_impl.torch_impl import CTCLoss, RNNTLoss, ctc_loss, naive
+from reference_impl.torch_impl import CTCLoss, RNNTLoss, arguments, ctc_loss, naive
 
 INF, NAN = float("inf"), float("nan")
 
@@ -625,7 +625,49 @@ def test_bad_values_are_named(kind, device):
         batch = ragged(kind)
         name = spoil(batch, 1, case)
         with pytest.raises(ValueError, match=f"^{name}\\[1"):
-            losses_and_gradient(kind, batch, device=device)
+            losses_and_gradient(kind, batch, device=device, validate=True)
+
+
+@every_torch_loss
+@pytest.mark.parametrize("case", ["label V", "a negative number of labels"])
+def test_by_itself_a_loss_checks_on_the_cpu(kind, case):
+    batch = ragged(kind)
+    name = spoil(batch, 1, case)
+    for options in ({}, {"validate": "auto"}):
+        with pytest.raises(ValueError, match=f"^{name}\\[1"):
+            losses_and_gradient(kind, batch, **options)
+
+
+@pytest.mark.parametrize("validate, expected", [(True, [1]), (False, []), ("auto", [])])
+def test_values_elsewhere_are_left_alone(validate, expected):
+    """Numbers of a "meta" tensor cannot be read at all; "auto" does not try, as for CUDA."""
+    seen = []
+    there = torch.empty(1, 2, 3, device="meta")
+    arguments._check_values(lambda *given: seen.append(len(given)), [torch.zeros(1)], (), there, validate)
+    assert seen == expected
+    arguments._check_values(lambda *given: seen.append(len(given)), [torch.zeros(1)], (), torch.empty(1), "auto")
+    assert seen == [*expected, 1]
+
+
+@needs_cuda
+@every_kind
+def test_no_synchronisation(kind):
+    """By itself a loss on CUDA never waits; a bad label makes its utterance NaN, and raises if that is asked for."""
+    batch = ragged(kind)
+    good, good_gradient = losses_and_gradient(kind, batch, device="cuda")
+    spoil(batch, 1, "label V")
+    given = tensors(batch, "cuda")
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        losses = TORCH[kind](*given, reduction="none")
+        losses.sum().backward()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert losses.isnan().tolist() == [False, True, False]
+    np.testing.assert_array_equal(losses.detach().cpu().numpy()[[0, 2]], good[[0, 2]])
+    np.testing.assert_array_equal(given[0].grad.cpu().numpy()[[0, 2]], good_gradient[[0, 2]])
+    with pytest.raises(ValueError, match=r"^targets\[1, 0\] = 4"):
+        TORCH[kind](*given, validate=True)
 
 
 @every_torch_loss

@@ -11,18 +11,20 @@ __all__ = ["check_arcs", "check_band", "check_batch", "check_beside", "check_cal
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _INTEGERS = (torch.int32, torch.int64)
+_VALIDATE = ("auto", True, False)
 _REDUCTIONS = {"none": lambda losses: losses, "sum": torch.sum, "mean": torch.mean}
 _WITHOUT_FLOAT64 = ("mps",)  # types of devices; Apple's, and none of CUDA's
 _AXES = {"ctc": (3, "(B, T, V)"), "rnnt": (4, "(B, T, U+1, V)"), "band": (4, "(B, T, Q, V)")}
 
 
-def check_call(name, reduction, inputs):
-    """Where a loss is called, and two of its options."""
+def check_call(name, reduction, inputs, validate):
+    """Where a loss is called, and three of its options."""
     if torch._C._are_functorch_transforms_active():
         raise RuntimeError(f"{name} was called inside a transform of torch.func (grad, vmap, ...), which it has "
                            "no rule for; expected a call outside, and torch.autograd")
     _validation.check_choice("reduction", reduction, tuple(_REDUCTIONS))
     _validation.check_choice("inputs", inputs, ("logits", "log_probs"))
+    _validation.check_choice("validate", validate, _VALIDATE)
 
 
 def check_batch(kind, logits, targets, logit_lengths, target_lengths, blank, validate, big_blanks=()):
@@ -37,14 +39,13 @@ def check_batch(kind, logits, targets, logit_lengths, target_lengths, blank, val
         _validation.check_at_least("T", logits.shape[1], 1)
     if kind == "rnnt":
         _validation.check_rows("logits", logits.shape[2], targets.shape[1])
-    if validate:
-        for each in (blank, *big_blanks):
-            _validation.check_batch_values(*map(_values, integers.values()), logits.shape[1], logits.shape[-1], each,
-                                           int(kind != "ctc"))
+    for each in (blank, *big_blanks):
+        _check_values(_validation.check_batch_values, integers.values(),
+                      (logits.shape[1], logits.shape[-1], each, int(kind != "ctc")), logits, validate)
     return *(tensor.to(_lattice_device(logits.device), torch.int64) for tensor in integers.values()), blank
 
 
-def check_arcs(blank_scores, label_scores, logit_lengths, target_lengths, validate=True):
+def check_arcs(blank_scores, label_scores, logit_lengths, target_lengths, validate="auto"):
     """The lengths where the lattice runs, int64."""
     check_scores("blank_scores", blank_scores, 3, "(B, T, U+1)")
     B, T, rows = blank_scores.shape
@@ -55,8 +56,7 @@ def check_arcs(blank_scores, label_scores, logit_lengths, target_lengths, valida
     for name, tensor in lengths.items():
         check_integers(name, tensor, blank_scores, 1, "(B,)")
         check_first_axis(name, tensor, blank_scores, "blank_scores")
-    if validate:
-        _validation.check_lengths(*map(_values, lengths.values()), T, rows - 1, least_frames=1)
+    _check_values(_validation.check_lengths, lengths.values(), (T, rows - 1, 1), blank_scores, validate)
     return tuple(tensor.to(_lattice_device(blank_scores.device), torch.int64) for tensor in lengths.values())
 
 
@@ -68,8 +68,7 @@ def check_band(first_rows, logits, logit_lengths, num_labels, validate):
         raise ValueError(f"first_rows has shape {tuple(first_rows.shape)}; expected (B, T) = {(B, T)}, as in logits "
                          f"with shape {tuple(logits.shape)}")
     _validation.check_band_height(Q, num_labels)
-    if validate:
-        _validation.check_first_rows(_values(first_rows), _values(logit_lengths), num_labels + 1 - Q)
+    _check_values(_validation.check_first_rows, (first_rows, logit_lengths), (num_labels + 1 - Q,), logits, validate)
     return first_rows.to(_lattice_device(logits.device), torch.int64)
 
 
@@ -107,8 +106,15 @@ def _check_tensor(name, value, dtypes):
         raise TypeError(f"{name} has dtype {value.dtype}; expected {' or '.join(map(str, dtypes))}")
 
 
-def _values(tensor):
-    return tensor.detach().cpu().numpy()
+def _check_values(check, integers, limits, scores, validate):
+    """Whether values are looked at, and the look. "auto": where the lattice of the scores is on the CPU.
+
+    Elsewhere the host would have to wait for a device, and a bad value makes the loss of its utterance NaN.
+    """
+    if validate == "auto":
+        validate = _lattice_device(scores.device).type == "cpu"
+    if validate:
+        check(*(tensor.detach().cpu().numpy() for tensor in integers), *limits)
 
 
 def check_overwritable(logits):

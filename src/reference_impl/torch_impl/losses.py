@@ -17,7 +17,7 @@ __all__ = ["CTCLoss", "RNNTLoss", "ctc_loss", "rnnt_loss"]
 
 @torch.compiler.disable
 def ctc_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reduction="mean", zero_infinity=False,
-             inputs="logits", backend="auto", validate=True, overwrite_logits=False):
+             inputs="logits", backend="auto", validate="auto", overwrite_logits=False):
     """CTC loss -log Z in nats, with autograd.
 
     The positional order is that of ``torch.nn.functional.ctc_loss``, but this one is batch first, takes logits, and its
@@ -42,9 +42,11 @@ def ctc_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reducti
         (and for the CPU in Triton's interpreter, ``TRITON_INTERPRET=1``, which is for tests and study). "auto" takes
         "triton" for logits on CUDA where it is installed, else "torch". The numbers are the same up to rounding. On a
         device without float64, Apple's MPS, logits are copied to the CPU; loss and gradient come back to the device.
-    validate : bool
-        False skips the checks of values, which would make a GPU wait. A bad label or length then makes the loss of
-        its own utterance NaN, and so the gradient of whatever frames it has; other utterances are not touched.
+    validate : "auto" | True | False
+        Whether values of targets and lengths are checked. True raises wherever the logits are, and a GPU's host waits
+        for the values. False checks none of them: a bad label or length makes the loss of its own utterance NaN, and
+        so the gradient of whatever frames it has; other utterances are not touched. "auto" is True where the lattice
+        runs on the CPU, and False on CUDA. Shapes and dtypes are always checked.
     overwrite_logits : bool
         True writes the gradient over the logits when ``backward`` runs, instead of into memory of its own. The logits
         must be the output of some operation, not a leaf, and their elements must not share memory. Whatever needs
@@ -78,7 +80,7 @@ def ctc_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reducti
 
 @torch.compiler.disable
 def rnnt_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reduction="mean", zero_infinity=False,
-              inputs="logits", backend="auto", validate=True, overwrite_logits=False, fastemit_lambda=0.0,
+              inputs="logits", backend="auto", validate="auto", overwrite_logits=False, fastemit_lambda=0.0,
               clamp=None):
     """RNN-T loss -log Z in nats, with autograd.
 
@@ -116,7 +118,7 @@ def rnnt_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reduct
 
 def _loss(kind, logits, targets, logit_lengths, target_lengths, blank, reduction, zero_infinity, inputs, backend,
           validate, overwrite_logits, *options):
-    arguments.check_call(f"{kind}_loss", reduction, inputs)
+    arguments.check_call(f"{kind}_loss", reduction, inputs, validate)
     _validation.check_choice("backend", backend, ("auto", "torch", "triton"))
     targets, logit_lengths, target_lengths, blank = arguments.check_batch(
         kind, logits, targets, logit_lengths, target_lengths, blank, validate)
@@ -180,7 +182,7 @@ class CTCLoss(_Loss):
     """
 
     def __init__(self, *, blank=0, reduction="mean", zero_infinity=False, inputs="logits", backend="auto",
-                 validate=True, overwrite_logits=False):
+                 validate="auto", overwrite_logits=False):
         super().__init__(blank=blank, reduction=reduction, zero_infinity=zero_infinity, inputs=inputs, backend=backend,
                          validate=validate, overwrite_logits=overwrite_logits)
 
@@ -199,7 +201,7 @@ class RNNTLoss(_Loss):
     """
 
     def __init__(self, *, blank=0, reduction="mean", zero_infinity=False, inputs="logits", backend="auto",
-                 validate=True, overwrite_logits=False, fastemit_lambda=0.0, clamp=None):
+                 validate="auto", overwrite_logits=False, fastemit_lambda=0.0, clamp=None):
         super().__init__(blank=blank, reduction=reduction, zero_infinity=zero_infinity, inputs=inputs, backend=backend,
                          validate=validate, overwrite_logits=overwrite_logits, fastemit_lambda=fastemit_lambda,
                          clamp=clamp)

@@ -18,7 +18,7 @@ __all__ = ["arc_rnnt_loss", "hat_log_probs", "monotonic_rnnt_loss", "multi_blank
 
 @torch.compiler.disable
 def arc_rnnt_loss(blank_scores, label_scores, logit_lengths, target_lengths, *, label_frames=0, reduction="mean",
-                  zero_infinity=False, validate=True):
+                  zero_infinity=False, validate="auto"):
     """-log Z in nats of scores that are given for arcs instead of symbols: k2's mutual information recursion, negated.
 
     Parameters
@@ -46,7 +46,7 @@ def arc_rnnt_loss(blank_scores, label_scores, logit_lengths, target_lengths, *, 
     >>> round(torch.exp(-loss).item(), 6), halves[0].grad.tolist(), halves[1].grad.tolist()
     (0.25, [[[-0.5, -0.5], [-0.0, -1.0]]], [[[-0.5], [-0.5]]])
     """
-    arguments.check_call("arc_rnnt_loss", reduction, "log_probs")
+    arguments.check_call("arc_rnnt_loss", reduction, "log_probs", validate)
     label_frames = _validation.check_choice("label_frames", label_frames, (0, 1))
     logit_lengths, target_lengths = arguments.check_arcs(
         blank_scores, label_scores, logit_lengths, target_lengths, validate)
@@ -88,7 +88,7 @@ def hat_log_probs(logits, *, blank=0):
 
 @torch.compiler.disable
 def monotonic_rnnt_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reduction="mean",
-                        zero_infinity=False, inputs="logits", validate=True):
+                        zero_infinity=False, inputs="logits", validate="auto"):
     """Monotonic RNN-T loss in nats: a label advances one frame, as a blank does, so each frame emits one symbol.
 
     Parameters
@@ -110,7 +110,7 @@ def monotonic_rnnt_loss(logits, targets, logit_lengths, target_lengths, *, blank
     >>> round(torch.exp(-loss).item(), 12)
     0.375
     """
-    arguments.check_call("monotonic_rnnt_loss", reduction, inputs)
+    arguments.check_call("monotonic_rnnt_loss", reduction, inputs, validate)
     targets, logit_lengths, target_lengths, blank = arguments.check_batch(
         "rnnt", logits, targets, logit_lengths, target_lengths, blank, validate)
     losses = tensor_ops.monotonic_losses(
@@ -120,7 +120,7 @@ def monotonic_rnnt_loss(logits, targets, logit_lengths, target_lengths, *, blank
 
 @torch.compiler.disable
 def multi_blank_rnnt_loss(logits, targets, logit_lengths, target_lengths, *, big_blanks, blank=0, sigma=0.0,
-                          reduction="mean", zero_infinity=False, inputs="logits", validate=True):
+                          reduction="mean", zero_infinity=False, inputs="logits", validate="auto"):
     """Multi-blank RNN-T loss (Xu et al. 2022) in nats: big blanks go on several frames at once.
 
     Parameters
@@ -149,7 +149,7 @@ def multi_blank_rnnt_loss(logits, targets, logit_lengths, target_lengths, *, big
     >>> round(torch.exp(-loss).item(), 12)
     0.3125
     """
-    arguments.check_call("multi_blank_rnnt_loss", reduction, inputs)
+    arguments.check_call("multi_blank_rnnt_loss", reduction, inputs, validate)
     sigma = _validation.check_sigma(sigma)
     arguments.check_scores("logits", logits, 4, "(B, T, U+1, V)")
     big_blanks = _validation.check_big_blanks(
@@ -164,7 +164,7 @@ def multi_blank_rnnt_loss(logits, targets, logit_lengths, target_lengths, *, big
 
 @torch.compiler.disable
 def tdt_loss(logits, duration_logits, targets, logit_lengths, target_lengths, *, durations, blank=0, sigma=0.0,
-             final_blank=True, reduction="mean", zero_infinity=False, inputs="logits", validate=True):
+             final_blank=True, reduction="mean", zero_infinity=False, inputs="logits", validate="auto"):
     """Loss of the token-and-duration transducer (Xu et al. 2023) in nats: a symbol, and how many frames to go on.
 
     Parameters
@@ -196,7 +196,7 @@ def tdt_loss(logits, duration_logits, targets, logit_lengths, target_lengths, *,
     >>> round(36 * torch.exp(-loss).item(), 4)
     7.0
     """
-    arguments.check_call("tdt_loss", reduction, inputs)
+    arguments.check_call("tdt_loss", reduction, inputs, validate)
     sigma, durations = _validation.check_sigma(sigma), _validation.check_durations(durations)
     targets, logit_lengths, target_lengths, blank = arguments.check_batch(
         "rnnt", logits, targets, logit_lengths, target_lengths, blank, validate)
@@ -210,7 +210,7 @@ def tdt_loss(logits, duration_logits, targets, logit_lengths, target_lengths, *,
 
 @torch.compiler.disable
 def pruned_rnnt_loss(logits, first_rows, targets, logit_lengths, target_lengths, *, label_frames=0, blank=0,
-                     reduction="mean", zero_infinity=False, inputs="logits", validate=True):
+                     reduction="mean", zero_infinity=False, inputs="logits", validate="auto"):
     """Pruned RNN-T loss (Kuang et al. 2022) in nats: of those alignments alone that stay inside a band of the grid.
 
     Parameters
@@ -238,7 +238,7 @@ def pruned_rnnt_loss(logits, first_rows, targets, logit_lengths, target_lengths,
     >>> round(32 * torch.exp(-loss).item(), 12)
     2.0
     """
-    arguments.check_call("pruned_rnnt_loss", reduction, inputs)
+    arguments.check_call("pruned_rnnt_loss", reduction, inputs, validate)
     label_frames = _validation.check_choice("label_frames", label_frames, (0, 1))
     targets, logit_lengths, target_lengths, blank = arguments.check_batch(
         "band", logits, targets, logit_lengths, target_lengths, blank, validate)
