@@ -111,7 +111,6 @@ def pruned_lattice(targets, T, V, blank):
     return Lattice(cut.nodes, tuple(arcs), (T, len(targets) + 1, V))
 
 
-@torch.compiler.disable
 def pruned_loss(scores, targets, logit_lengths, target_lengths, **options):
     """Of whole rows of scores, from which the band is cut; lengths may be bad."""
     B, T, rows, V = scores.shape

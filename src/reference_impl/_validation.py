@@ -6,6 +6,7 @@ The wrong kind of thing is a ``TypeError``, the wrong value or shape a ``ValueEr
 
 from __future__ import annotations
 
+import math
 import numbers
 import operator
 from collections.abc import Mapping
@@ -23,7 +24,7 @@ def _fail(name, index, value, rule):
 
 def check_int(name, value):
     """An integer (not a bool) as an ``int``."""
-    if isinstance(value, bool | np.bool_):
+    if isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name} = {value!r}; expected an integer")
     try:
         return operator.index(value)
@@ -32,17 +33,21 @@ def check_int(name, value):
 
 
 def check_at_least(name, value, least):
-    value = check_int(name, value)
-    if value < least:
-        _fail(name, (), value, f"{name} >= {least}")
-    return value
+    return check_size(name, check_int(name, value), least)
+
+
+def check_size(name, size, least):
+    """The size of an axis, which is an integer, and for a tracer of torch a symbol that has to stay one."""
+    if size < least:
+        _fail(name, (), size, f"{name} >= {least}")
+    return size
 
 
 def check_real(name, value, rule, accept):
     """A finite real number (not a bool) for which ``accept(value)`` holds, as a float; ``rule`` says that in words."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} = {value!r}; expected a number")
-    if not (np.isfinite(value) and accept(value)):
+    if not (-math.inf < value < math.inf and accept(value)):
         _fail(name, (), value, rule)
     return float(value)
 
@@ -65,7 +70,7 @@ def check_division(semiring):
 def check_blank(blank, num_symbols):
     """``blank`` as an int in [0, V)."""
     blank = check_int("blank", blank)
-    num_symbols = check_at_least("V", num_symbols, 1)
+    num_symbols = check_size("V", num_symbols, 1)
     if not 0 <= blank < num_symbols:
         _fail("blank", (), blank, f"0 <= blank < V = {num_symbols}")
     return blank

@@ -48,7 +48,7 @@ def ctc_lattice(targets, num_frames, num_symbols, *, blank=0) -> Lattice:
     >>> lattice.nodes[1:4], len(lattice.arcs)
     (((0, 0), (0, 1), (0, 2)), 9)
     """
-    blank = _validation.check_blank(blank, num_symbols)
+    blank = _validation.check_blank(blank, _validation.check_int("V", num_symbols))
     targets = _validation.check_targets(targets, num_symbols, blank).tolist()
     symbols, past_blank = _states(targets, blank)
     T, S = num_frames, len(symbols)

@@ -49,7 +49,7 @@ def grid_lattice(T, U, nodes, arcs, shape) -> Lattice:
 
 def checked_grid(targets, num_frames, num_symbols, *blanks):
     """The blank, the labels as plain ints, T and U; no label may be one of the blanks."""
-    blank = _validation.check_blank(blanks[0], num_symbols)
+    blank = _validation.check_blank(blanks[0], _validation.check_int("V", num_symbols))
     for each in blanks:
         labels = _validation.check_targets(targets, num_symbols, each)
     return blank, labels.tolist(), _validation.check_at_least("num_frames", num_frames, 1), len(labels)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from .. import _validation
+from .tracing import traced
 
 __all__ = ["check_arcs", "check_band", "check_batch", "check_beside", "check_call", "check_first_axis",
            "check_integers", "check_overwritable", "check_scores", "from_lattice", "reduced", "to_lattice"]
@@ -19,7 +20,7 @@ _AXES = {"ctc": (3, "(B, T, V)"), "rnnt": (4, "(B, T, U+1, V)"), "band": (4, "(B
 
 def check_call(name, reduction, inputs, validate):
     """Where a loss is called, and three of its options."""
-    if torch._C._are_functorch_transforms_active():
+    if not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
         raise RuntimeError(f"{name} was called inside a transform of torch.func (grad, vmap, ...), which it has "
                            "no rule for; expected a call outside, and torch.autograd")
     _validation.check_choice("reduction", reduction, tuple(_REDUCTIONS))
@@ -36,28 +37,29 @@ def check_batch(kind, logits, targets, logit_lengths, target_lengths, blank, val
         check_integers(name, tensor, logits, *((2, "(B, U)") if name == "targets" else (1, "(B,)")))
     _validation.check_batch_axis(logits.shape, *(tensor.shape for tensor in integers.values()))
     if kind != "ctc":
-        _validation.check_at_least("T", logits.shape[1], 1)
+        _validation.check_size("T", logits.shape[1], 1)
     if kind == "rnnt":
         _validation.check_rows("logits", logits.shape[2], targets.shape[1])
+    checked = list(integers.values())
     for each in (blank, *big_blanks):
-        _check_values(_validation.check_batch_values, integers.values(),
-                      (logits.shape[1], logits.shape[-1], each, int(kind != "ctc")), logits, validate)
-    return *(tensor.to(_lattice_device(logits.device), torch.int64) for tensor in integers.values()), blank
+        limits = [logits.shape[1], logits.shape[-1], each, int(kind != "ctc")]
+        checked = _checked("check_batch_values", checked, limits, logits, validate)
+    return *_at_lattice(checked, logits), blank
 
 
 def check_arcs(blank_scores, label_scores, logit_lengths, target_lengths, validate="auto"):
     """The lengths where the lattice runs, int64."""
     check_scores("blank_scores", blank_scores, 3, "(B, T, U+1)")
     B, T, rows = blank_scores.shape
-    _validation.check_at_least("T", T, 1)
-    _validation.check_at_least("U + 1", rows, 1)
+    _validation.check_size("T", T, 1)
+    _validation.check_size("U + 1", rows, 1)
     check_beside("label_scores", label_scores, blank_scores, (B, T, rows - 1), "one column less")
     lengths = {"logit_lengths": logit_lengths, "target_lengths": target_lengths}
     for name, tensor in lengths.items():
         check_integers(name, tensor, blank_scores, 1, "(B,)")
         check_first_axis(name, tensor, blank_scores, "blank_scores")
-    _check_values(_validation.check_lengths, lengths.values(), (T, rows - 1, 1), blank_scores, validate)
-    return tuple(tensor.to(_lattice_device(blank_scores.device), torch.int64) for tensor in lengths.values())
+    return _at_lattice(_checked("check_lengths", list(lengths.values()), [T, rows - 1, 1], blank_scores, validate),
+                       blank_scores)
 
 
 def check_band(first_rows, logits, logit_lengths, num_labels, validate):
@@ -68,8 +70,8 @@ def check_band(first_rows, logits, logit_lengths, num_labels, validate):
         raise ValueError(f"first_rows has shape {tuple(first_rows.shape)}; expected (B, T) = {(B, T)}, as in logits "
                          f"with shape {tuple(logits.shape)}")
     _validation.check_band_height(Q, num_labels)
-    _check_values(_validation.check_first_rows, (first_rows, logit_lengths), (num_labels + 1 - Q,), logits, validate)
-    return first_rows.to(_lattice_device(logits.device), torch.int64)
+    first_rows, _ = _checked("check_first_rows", [first_rows, logit_lengths], [num_labels + 1 - Q], logits, validate)
+    return _at_lattice([first_rows], logits)[0]
 
 
 def check_scores(name, scores, rank, axes):
@@ -88,8 +90,8 @@ def check_beside(name, scores, others, shape, meaning):
 
 
 def check_first_axis(name, tensor, scores, other):
-    if len(tensor) != len(scores):
-        raise ValueError(f"{name} has shape {tuple(tensor.shape)}; expected B = {len(scores)} first, as in {other}")
+    if tensor.shape[0] != scores.shape[0]:  # of a traced tensor, len() is a constant
+        raise ValueError(f"{name} has shape {tuple(tensor.shape)}; expected B = {scores.shape[0]} first, as in {other}")
 
 
 def check_integers(name, tensor, logits, rank, axes):
@@ -106,15 +108,39 @@ def _check_tensor(name, value, dtypes):
         raise TypeError(f"{name} has dtype {value.dtype}; expected {' or '.join(map(str, dtypes))}")
 
 
-def _check_values(check, integers, limits, scores, validate):
-    """Whether values are looked at, and the look. "auto": where the lattice of the scores is on the CPU.
+def _checked(check, integers, limits, scores, validate):
+    """The integers, after a look at their values. "auto": if the lattice of the scores is on the CPU, and not traced.
 
-    Elsewhere the host would have to wait for a device, and a bad value makes the loss of its utterance NaN.
+    Elsewhere the host would have to wait for a device, and a bad value makes the loss of its utterance NaN. Traced,
+    there are no values: what is looked at are those that the traced program is run with.
     """
     if validate == "auto":
-        validate = _lattice_device(scores.device).type == "cpu"
-    if validate:
-        check(*(tensor.detach().cpu().numpy() for tensor in integers), *limits)
+        validate = _lattice_device(scores.device).type == "cpu" and not traced(scores)
+    if not validate:
+        return integers
+    return torch.ops.reference_impl.checked(check, integers, limits) if traced(scores) else _look(
+        check, integers, limits)
+
+
+def _look(check, integers, limits):
+    getattr(_validation, check)(*(tensor.detach().cpu().numpy() for tensor in integers), *limits)
+    return integers
+
+
+@torch.library.custom_op("reference_impl::checked", mutates_args=(),
+                         schema="(str check, Tensor[] integers, SymInt[] limits) -> Tensor[]")
+def _look_when_run(check, integers, limits):
+    return [each.clone() for each in _look(check, integers, limits)]
+
+
+@_look_when_run.register_fake
+def _(check, integers, limits):
+    return [each.clone() for each in integers]
+
+
+def _at_lattice(integers, scores):
+    """Integers on the device where the lattice of the scores runs, int64."""
+    return tuple(each.to(_lattice_device(scores.device), torch.int64) for each in integers)
 
 
 def check_overwritable(logits):
@@ -152,7 +178,11 @@ def from_lattice(results, device):
 def reduced(losses, device, inputs, zero_infinity, reduction):
     """One loss of the losses (B,), or all of them, on a device; of logits none is below 0: Z is a probability then."""
     if inputs == "logits":
-        losses.detach().clamp_(min=0.0)  # past autograd: of the value alone, as never_below_zero() in _loss_value.py
+        # past autograd, of the value alone, as never_below_zero() in _loss_value.py
+        if traced(losses):
+            losses = torch.where(losses < 0, losses - losses.detach(), losses)  # 0, with the derivative of the loss
+        else:
+            losses.detach().clamp_(min=0.0)
     if zero_infinity:
         losses = torch.where(losses == torch.inf, 0.0, losses)
     return from_lattice(_REDUCTIONS[reduction](losses), device)

@@ -13,8 +13,9 @@ import torch
 from .._loss_value import minus
 from .edges import effective_upstream
 from .second_derivative import once_differentiable
+from .tracing import operator, traced
 
-__all__ = ["grid_losses"]
+__all__ = ["Steps", "backward_sweep", "forward_sweep", "grid_losses", "minus_scaled"]
 
 
 def grid_losses(scores, steps, nodes, last_frame, final, usable, dtype):
@@ -45,18 +46,38 @@ def grid_losses(scores, steps, nodes, last_frame, final, usable, dtype):
         ``inf`` where there is no path; then the gradient is exactly 0. An utterance whose loss is NaN has a gradient of
         NaN on all arcs that leave its nodes.
     """
-    return _Losses.apply(_Steps(steps), nodes, last_frame, final, usable, dtype, *scores)
+    if traced(nodes):
+        frames, rows = map(list, zip(*steps, strict=True))
+        return _operator(list(scores), frames, rows, nodes, last_frame, final, usable, dtype)
+    return _Losses.apply(Steps(steps), nodes, last_frame, final, usable, dtype, *scores)
+
+
+def forward_sweep(steps, last_frame, final, usable, scores):
+    """Log Z (B,), the shares of the arcs (N, K, B, S), and those of the nodes in Z, (B, S)."""
+    alphas, shares = _forward(steps.by_front(scores, -torch.inf), steps)
+    ending = steps.nodes(alphas)[last_frame, :, torch.arange(len(last_frame), device=last_frame.device)]
+    ending.masked_fill_(~final, -torch.inf)
+    log_z = torch.logsumexp(ending, 1).masked_fill(~usable, torch.nan)
+    # exp(-inf - 0) where nothing ends or no path exists: no occupancy starts there
+    return log_z, shares, (ending - log_z.masked_fill(log_z == -torch.inf, 0.0)[:, None]).exp()
+
+
+def backward_sweep(steps, frames, last_frame, shares, end_shares):
+    """The posteriors of the arcs of each kind, (B, T, S), and the occupancy of the nodes, (N, B, S)."""
+    occupancy = _begun(shares, end_shares, last_frame, steps)
+    return steps.by_kind(_backward(shares, occupancy, steps), frames), occupancy
+
+
+def minus_scaled(posteriors, upstream, log_z, nodes):
+    """The gradient in the scores of each kind: minus the posteriors, times the upstream gradient."""
+    upstream, flows = effective_upstream(upstream, log_z)
+    return tuple(_scaled(each, -upstream, nodes & flows[:, None, None]) for each in posteriors)
 
 
 class _Losses(torch.autograd.Function):
     @staticmethod
     def forward(ctx, steps, nodes, last_frame, final, usable, dtype, *scores):
-        alphas, shares = _forward(steps.by_front(scores, -torch.inf), steps)
-        ending = steps.nodes(alphas)[last_frame, :, torch.arange(len(nodes), device=nodes.device)]
-        ending.masked_fill_(~final, -torch.inf)
-        log_z = torch.logsumexp(ending, 1).masked_fill(~usable, torch.nan)
-        # exp(-inf - 0) where nothing ends or no path exists: no occupancy starts there
-        end_shares = (ending - log_z.masked_fill(log_z == -torch.inf, 0.0)[:, None]).exp()
+        log_z, shares, end_shares = forward_sweep(steps, last_frame, final, usable, scores)
         ctx.steps = steps
         ctx.save_for_backward(nodes, last_frame, log_z, shares, end_shares, *scores)
         return minus(log_z).to(dtype)
@@ -71,12 +92,10 @@ class _Gradient(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, steps, upstream, nodes, last_frame, log_z, shares, end_shares, *scores):
-        occupancy = _begun(shares, end_shares, last_frame, steps)
-        posteriors = steps.by_kind(_backward(shares, occupancy, steps), nodes.shape[1])
+        posteriors, occupancy = backward_sweep(steps, nodes.shape[1], last_frame, shares, end_shares)
         ctx.steps = steps
         ctx.save_for_backward(upstream, nodes, last_frame, log_z, shares, end_shares, occupancy, *posteriors, *scores)
-        upstream, flows = effective_upstream(upstream, log_z)
-        return tuple(_scaled(each, -upstream, nodes & flows[:, None, None]) for each in posteriors)
+        return minus_scaled(posteriors, upstream, log_z, nodes)
 
     @staticmethod
     @once_differentiable("a third derivative of a loss was asked for; expected two at most")
@@ -99,12 +118,17 @@ def _scaled(values, factor, live):
     return (values * factor[:, None, None]).masked_fill_(~live, 0.0)
 
 
-class _Steps:
+class Steps:
     """Kinds of arcs, and the fronts in which nodes are computed: frame t, or t + u if an arc stays in its frame."""
 
     def __init__(self, steps):
+        steps = tuple(steps)
         self.skew = int(any(frames == 0 for frames, _ in steps))
         self.fronts = tuple((frames + self.skew * rows, rows) for frames, rows in steps)
+
+    def count(self, T, S):
+        """Fronts of a grid."""
+        return T + 1 + self.skew * (S - 1)
 
     def into(self, n):
         """The arcs into front n: their kind, the front they come from, and the rows that they go up."""
@@ -123,7 +147,7 @@ class _Steps:
     def by_front(self, scores, fill):
         """Scores (B, T, S) of the arcs of each kind that leave each node, laid out by fronts: (N, K, B, S)."""
         B, T, S = scores[0].shape
-        fronts = scores[0].new_full((T + 1 + self.skew * (S - 1), len(scores), B, S), fill)
+        fronts = scores[0].new_full((self.count(T, S), len(scores), B, S), fill)
         for kind, each in enumerate(scores):
             self.by_frame(fronts[:, kind], T).copy_(each.permute(1, 2, 0))
         return fronts
@@ -131,6 +155,30 @@ class _Steps:
     def by_kind(self, fronts, T):
         """The way back: a view (B, T, S) of each kind."""
         return [self.by_frame(each, T).permute(2, 0, 1) for each in fronts.unbind(1)]
+
+
+def _traced_losses(scores, frames, rows, nodes, last_frame, final, usable, dtype):
+    log_z, *shares = forward_sweep(Steps(zip(frames, rows, strict=True)), last_frame, final, usable, scores)
+    return minus(log_z).to(dtype), log_z, *shares
+
+
+def _like(scores, frames, rows, nodes, last_frame, final, usable, dtype):
+    (B, T, S), K = nodes.shape, len(scores)
+    log_z = scores[0].new_empty(B)
+    fronts = Steps(zip(frames, rows, strict=True)).count(T, S)
+    return torch.empty_like(log_z, dtype=dtype), log_z, log_z.new_empty(fronts, K, B, S), log_z.new_empty(B, S)
+
+
+def _traced_gradient(upstream, scores, frames, rows, nodes, last_frame, final, usable, dtype, log_z, shares,
+                     end_shares):
+    steps = Steps(zip(frames, rows, strict=True))
+    posteriors, _ = backward_sweep(steps, nodes.shape[1], last_frame, shares, end_shares)
+    return [each.contiguous() for each in minus_scaled(posteriors, upstream, log_z, nodes)]
+
+
+_operator = operator(
+    "grid_losses", "Tensor[] scores, int[] frames, int[] rows, Tensor nodes, Tensor last_frame, Tensor final, "
+    "Tensor usable, ScalarType dtype", 3, _traced_losses, _like, _traced_gradient)
 
 
 def _before(front, up):

@@ -11,8 +11,9 @@ import torch
 
 from .edges import compute_dtype, handed_back
 from .second_derivative import once_differentiable
+from .tracing import operator, traced
 
-__all__ = ["gather_log_probs"]
+__all__ = ["gather_log_probs", "gathered", "scattered"]
 
 _LATTICE = torch.float64
 
@@ -29,24 +30,33 @@ def gather_log_probs(logits, index, used, *, normalise=True, overwrite=False):
     used : (..., A) tensor of bool
         What is not used becomes ``-inf``, whatever the logits hold there.
     overwrite : bool
-        Whether ``backward`` writes the gradient over the logits. Then there is no second derivative.
+        Whether ``backward`` writes the gradient over the logits, if no tracer looks on. Then there is no second
+        derivative.
 
     Returns
     -------
     (..., A) float64 tensor, nats
         In ``backward`` a row that nothing flows back to gets exactly 0.
     """
+    if traced(logits):
+        return _operator(logits, index, used, normalise)
     return _Gather.apply(logits, index, used, normalise, overwrite)
+
+
+def gathered(logits, index, used, normalise):
+    """The log-probs, and of each row the maximum and the float64 sum of exp(logits - maximum), for the way back."""
+    peak, mass = _row_peak_and_mass(logits, normalise)
+    log_probs = logits.gather(-1, index).to(_LATTICE) - (peak + mass.log())[..., None]
+    return log_probs.masked_fill_(~used, -torch.inf), peak, mass
 
 
 class _Gather(torch.autograd.Function):
     @staticmethod
     def forward(ctx, logits, index, used, normalise, overwrite):
-        peak, mass = _row_peak_and_mass(logits, normalise)
+        log_probs, peak, mass = gathered(logits, index, used, normalise)
         ctx.normalise, ctx.overwrite = normalise, overwrite
         ctx.save_for_backward(logits, index, peak, mass)
-        log_probs = logits.gather(-1, index).to(_LATTICE) - (peak + mass.log())[..., None]
-        return log_probs.masked_fill_(~used, -torch.inf)
+        return log_probs
 
     @staticmethod
     def backward(ctx, flow):
@@ -58,8 +68,7 @@ class _Gather(torch.autograd.Function):
     @once_differentiable("the second derivative of a loss was asked for; expected overwrite_logits = False")
     def overwritten(ctx, flow):
         logits, *rest = ctx.saved_tensors
-        memory = logits.detach() if logits.dtype == compute_dtype(logits) else None
-        return handed_back(_scattered(flow, logits, *rest, ctx.normalise, memory), logits, True), *[None] * 4
+        return handed_back(scattered(flow, logits, *rest, ctx.normalise, True), logits, True), *[None] * 4
 
 
 class _Scatter(torch.autograd.Function):
@@ -69,7 +78,7 @@ class _Scatter(torch.autograd.Function):
     def forward(ctx, flow, logits, index, peak, mass, normalise):
         ctx.normalise = normalise
         ctx.save_for_backward(flow, logits, index, peak, mass)
-        return _scattered(flow, logits, index, peak, mass, normalise).to(logits.dtype)
+        return scattered(flow, logits, index, peak, mass, normalise).to(logits.dtype)
 
     @staticmethod
     @once_differentiable("a third derivative of a loss was asked for; expected two at most")
@@ -91,8 +100,9 @@ def _nothing_flows(flow):
     return (flow == 0).all(-1, keepdim=True)
 
 
-def _scattered(flow, logits, index, peak, mass, normalise, memory=None):
-    """The gradient in the type to compute in; in ``memory``, that of the logits, if it is given."""
+def scattered(flow, logits, index, peak, mass, normalise, overwrite=False):
+    """The gradient in the type to compute in; if it may be overwritten, in the memory of logits of that type."""
+    memory = logits.detach() if overwrite and logits.dtype == compute_dtype(logits) else None
     if normalise:
         largest = torch.finfo(flow.dtype).max  # which an upstream gradient of inf has made of a flow, if not more
         grad = _scaled_softmax(logits, peak, mass, -flow.sum(-1).clamp_(-largest, largest), memory)
@@ -119,3 +129,17 @@ def _scaled_softmax(logits, peak, mass, scale, memory=None):
     dtype = compute_dtype(logits)
     grad = logits.to(dtype) - peak[..., None] if memory is None else memory.sub_(peak[..., None])
     return grad.exp_().mul_((scale / mass).to(dtype)[..., None])
+
+
+def _like(logits, index, *_):
+    peak = logits.new_empty(logits.shape[:-1], dtype=compute_dtype(logits))
+    return logits.new_empty(index.shape, dtype=_LATTICE), peak, torch.empty_like(peak, dtype=_LATTICE)
+
+
+def _traced_gradient(flow, logits, index, used, normalise, peak, mass):
+    return scattered(flow, logits, index, peak, mass, normalise).to(logits.dtype).contiguous()
+
+
+_operator = operator(
+    "gather_log_probs", "Tensor logits, Tensor index, Tensor used, bool normalise", 2,
+    lambda *given: tuple(each.contiguous() for each in gathered(*given)), _like, _traced_gradient)

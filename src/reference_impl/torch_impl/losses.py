@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.util
-import os
 
-import torch
 from torch import nn
 
 from .. import _validation
 from . import arguments, numpy_ops, tensor_ops
+from .tracing import traced
 
 __all__ = ["CTCLoss", "RNNTLoss", "ctc_loss", "rnnt_loss"]
 
+_TRITON = importlib.util.find_spec("triton") is not None
 
-@torch.compiler.disable
+
 def ctc_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reduction="mean", zero_infinity=False,
              inputs="logits", backend="auto", validate="auto", overwrite_logits=False):
     """CTC loss -log Z in nats, with autograd.
@@ -78,7 +77,6 @@ def ctc_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reducti
                  backend, validate, overwrite_logits)
 
 
-@torch.compiler.disable
 def rnnt_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reduction="mean", zero_infinity=False,
               inputs="logits", backend="auto", validate="auto", overwrite_logits=False, fastemit_lambda=0.0,
               clamp=None):
@@ -122,42 +120,48 @@ def _loss(kind, logits, targets, logit_lengths, target_lengths, blank, reduction
     _validation.check_choice("backend", backend, ("auto", "torch", "triton"))
     targets, logit_lengths, target_lengths, blank = arguments.check_batch(
         kind, logits, targets, logit_lengths, target_lengths, blank, validate)
-    if overwrite_logits:
+    if overwrite_logits and not traced(logits):
         arguments.check_overwritable(logits)
     there = arguments.to_lattice(logits)
-    losses = _implementation(kind, backend, logits.device.type, there)(
-        there, targets, logit_lengths, target_lengths, blank, inputs == "logits", bool(overwrite_logits), *options)
+    backend = _backend(backend, logits.device.type, there)
+    given = there, targets, logit_lengths, target_lengths, blank, inputs == "logits"
+    if backend is tensor_ops:
+        function = {"ctc": backend.ctc_losses, "rnnt": backend.rnnt_losses}[kind]
+        losses = function(*given, bool(overwrite_logits), *options)
+    elif traced(there):
+        losses = {"ctc": backend.ctc_operator, "rnnt": backend.rnnt_operator}[kind](*given, *options)
+    else:
+        losses = {"ctc": backend.CTC, "rnnt": backend.RNNT}[kind].apply(*given, bool(overwrite_logits), *options)
     return arguments.reduced(losses, logits.device, inputs, zero_infinity, reduction)
 
 
-def _implementation(kind, backend, device, logits):
-    """The loss, before reduction, of a backend that can run for logits that came from a type of device."""
+def _backend(backend, device, logits):
+    """The module of a backend that can run for logits that came from a type of device."""
     if backend == "auto":
         backend = _auto(device)
     if backend == "torch":
-        if numpy_ops.takes(logits):
-            return {"ctc": numpy_ops.CTC, "rnnt": numpy_ops.RNNT}[kind].apply
-        return {"ctc": tensor_ops.ctc_losses, "rnnt": tensor_ops.rnnt_losses}[kind]
+        on_cpu = numpy_ops.takes(logits) or traced(logits) and logits.device.type == "cpu"
+        return numpy_ops if on_cpu else tensor_ops
     if not _has_triton():
         raise ValueError("backend = 'triton'; expected 'auto' or 'torch', for triton is not installed")
     if device != "cuda" and not _interprets_triton():
         raise ValueError(f"backend = 'triton'; expected 'auto' or 'torch' for logits on {device}, "
                          "unless TRITON_INTERPRET=1 is set before triton is imported")
     from . import triton_backend
-    return {"ctc": triton_backend.CTC, "rnnt": triton_backend.RNNT}[kind].apply
+    return triton_backend
 
 
 def _auto(device):
     return "triton" if device == "cuda" and _has_triton() and not _interprets_triton() else "torch"
 
 
-@functools.cache
 def _has_triton():
-    return importlib.util.find_spec("triton") is not None
+    return _TRITON
 
 
 def _interprets_triton():
-    return os.environ.get("TRITON_INTERPRET", "0") == "1"
+    from . import triton_backend
+    return triton_backend.INTERPRETED
 
 
 class _Loss(nn.Module):

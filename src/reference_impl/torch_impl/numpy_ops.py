@@ -18,9 +18,11 @@ from ..sweeps.vocabulary import ctc_gradient, ctc_log_probs, exp_rows, rnnt_grad
 from .edges import compute_dtype, effective_upstream, handed_back, in_range
 from .second_derivative import twice_differentiable
 from .tensor_ops import ctc_losses, rnnt_losses, same_losses
+from .tracing import operator
 
-__all__ = ["CTC", "RNNT", "takes"]
+__all__ = ["CTC", "RNNT", "ctc_operator", "rnnt_operator", "takes"]
 
+_STATES = 7  # what the gradient takes beside the logits: log Z and the arrays after it
 _MODERATE = 1e6  # an upstream gradient up to this may join the factor of a row before the rest of the gradient is known
 
 
@@ -36,38 +38,15 @@ class CTC(torch.autograd.Function):
     def forward(ctx, logits, targets, logit_lengths, target_lengths, blank, normalise, overwrite):
         ctx.same_losses = same_losses(ctc_losses, targets, logit_lengths, target_lengths, blank, normalise,
                                       overwrite=overwrite)
-        _, T, V = logits.shape
-        labels, T_of, U_of, usable = (each.numpy() for each in in_range(
-            targets, logit_lengths, target_lengths, T, V, blank, least_frames=0))
-        used = [(b, slice(t)) for b, t in enumerate(T_of)]
-        scores = _Arrays(logits)
-        mass, log_mass, exps = _exps(ctx, logits, scores, used, normalise, overwrite)
-
-        def log_probs_of(b):
-            return ctc_log_probs(scores[used[b]], log_mass[used[b]], labels[b, :U_of[b]], blank)
-
-        log_z, *states = ctc_sweeps(log_probs_of, labels, T_of, U_of, T, occupancy=ctx.needs_input_grad[0])
-        log_z[~usable] = np.nan
-        ctx.blank, ctx.normalise, ctx.overwrite, ctx.fresh = blank, normalise, overwrite, exps is not None
-        return _saved(ctx, log_z, logits, exps, mass, labels, T_of, U_of, *states)
+        ctx.options, ctx.overwrite = (blank, normalise), overwrite
+        exps = _room_for_exps(ctx, logits, normalise)
+        return _saved(ctx, logits, exps, *_ctc_sums(logits, targets, logit_lengths, target_lengths, blank, normalise,
+                                                    exps, ctx.needs_input_grad[0]))
 
     @staticmethod
     @twice_differentiable
     def backward(ctx, upstream):
-        logits, log_z, exps, *arrays = ctx.saved_tensors
-        mass, labels, T_of, U_of, blank_states, label_states = (each.numpy() for each in arrays)
-        upstream, flows = (each.numpy() for each in effective_upstream(upstream, log_z))
-        memory = _Gradient(ctx, logits, exps)
-        with np.errstate(over="ignore", invalid="ignore"):
-            for b in np.flatnonzero(flows):
-                t, u = T_of[b], U_of[b]
-                now, later = (upstream[b], 1.0) if not abs(upstream[b]) > _MODERATE else (1.0, upstream[b])
-                rows = memory.rows((b, slice(t)), mass[b, :t])
-                ctc_gradient(rows, now / mass[b, :t] if ctx.normalise else None, now * blank_states[:t, b].sum(1),
-                             now * label_states[:t, b, :u], labels[b, :u], ctx.blank)
-                memory.finish((b, slice(t)), rows, later)
-        memory.clear(flows, T_of)
-        return handed_back(memory.grad, logits, ctx.overwrite), *[None] * 6
+        return _backward(ctx, upstream, _ctc_gradient), *[None] * 6
 
 
 class RNNT(torch.autograd.Function):
@@ -81,46 +60,125 @@ class RNNT(torch.autograd.Function):
                 clamp):
         ctx.same_losses = same_losses(rnnt_losses, targets, logit_lengths, target_lengths, blank, normalise,
                                       overwrite=overwrite, fastemit_lambda=fastemit_lambda, clamp=clamp)
-        _, T, rows, V = logits.shape
-        labels, T_of, U_of, usable = (each.numpy() for each in in_range(
-            targets, logit_lengths, target_lengths, T, V, blank, least_frames=1))
-        used = [(b, slice(t), slice(u + 1)) for b, (t, u) in enumerate(zip(T_of, U_of, strict=True))]
-        scores = _Arrays(logits)
-        mass, log_mass, exps = _exps(ctx, logits, scores, used, normalise, overwrite)
-
-        def log_probs_of(b):
-            return rnnt_log_probs(scores[used[b]], log_mass[used[b]], labels[b, :U_of[b]], blank)
-
-        log_z, *arcs = rnnt_sweeps(log_probs_of, T_of, U_of, T, rows - 1, occupancy=ctx.needs_input_grad[0])
-        log_z[~usable] = np.nan
-        ctx.blank, ctx.normalise, ctx.overwrite, ctx.fresh = blank, normalise, overwrite, exps is not None
-        ctx.fastemit_lambda, ctx.clamp = fastemit_lambda, clamp
-        return _saved(ctx, log_z, logits, exps, mass, labels, T_of, U_of, *arcs)
+        ctx.options, ctx.overwrite = (blank, normalise, fastemit_lambda, clamp), overwrite
+        exps = _room_for_exps(ctx, logits, normalise)
+        return _saved(ctx, logits, exps, *_rnnt_sums(logits, targets, logit_lengths, target_lengths, blank, normalise,
+                                                     exps, ctx.needs_input_grad[0]))
 
     @staticmethod
     @twice_differentiable
     def backward(ctx, upstream):
-        logits, log_z, exps, *arrays = ctx.saved_tensors
-        mass, labels, T_of, U_of, e_blank, e_label = (each.numpy() for each in arrays)
-        upstream, flows = (each.numpy() for each in effective_upstream(upstream, log_z))
-        memory = _Gradient(ctx, logits, exps)
-        with np.errstate(over="ignore", invalid="ignore"):
-            for b in np.flatnonzero(flows):
-                t, u = T_of[b], U_of[b]
-                early = ctx.clamp is None and not abs(upstream[b]) > _MODERATE
-                now, later = (upstream[b], 1.0) if early else (1.0, upstream[b])
-                blank_arcs, label_arcs = e_blank[:t, :u + 1, b].copy(), e_label[:t, :u, b].copy()
-                blank_arcs *= now
-                label_arcs *= now * (1.0 + ctx.fastemit_lambda)
-                node = blank_arcs.copy()
-                node[:, :-1] += label_arcs
-                used = b, slice(t), slice(u + 1)
-                rows = memory.rows(used, mass[used])
-                rnnt_gradient(rows, node / mass[used] if ctx.normalise else None, blank_arcs, label_arcs,
-                              labels[b, :u], ctx.blank)
-                memory.finish(used, rows, later, ctx.clamp)
-        memory.clear(flows, T_of, U_of + 1)
-        return handed_back(memory.grad, logits, ctx.overwrite), *[None] * 8
+        return _backward(ctx, upstream, _rnnt_gradient), *[None] * 8
+
+
+def _ctc_sums(logits, targets, logit_lengths, target_lengths, blank, normalise, exps=None, wanted=True):
+    """Log Z (B,), and what the gradient takes: arrays. Without ``wanted`` the last two, the occupancies, are None."""
+    _, T, V = logits.shape
+    labels, T_of, U_of, usable = (each.numpy() for each in in_range(
+        targets, logit_lengths, target_lengths, T, V, blank, least_frames=0))
+    used = [(b, slice(t)) for b, t in enumerate(T_of)]
+    scores = _Arrays(logits)
+    mass, log_mass = _masses(logits, scores, used, normalise, exps)
+
+    def log_probs_of(b):
+        return ctc_log_probs(scores[used[b]], log_mass[used[b]], labels[b, :U_of[b]], blank)
+
+    log_z, *states = ctc_sweeps(log_probs_of, labels, T_of, U_of, T, occupancy=wanted)
+    log_z[~usable] = np.nan
+    return log_z, mass, labels, T_of, U_of, *states
+
+
+def _ctc_gradient(memory, upstream, log_z, mass, labels, T_of, U_of, blank_states, label_states, blank, normalise):
+    """Fills the memory of the gradient."""
+    upstream, flows = (each.numpy() for each in effective_upstream(upstream, log_z))
+    mass, labels, T_of, U_of, blank_states, label_states = (
+        each.numpy() for each in (mass, labels, T_of, U_of, blank_states, label_states))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for b in np.flatnonzero(flows):
+            t, u = T_of[b], U_of[b]
+            now, later = (upstream[b], 1.0) if not abs(upstream[b]) > _MODERATE else (1.0, upstream[b])
+            rows = memory.rows((b, slice(t)), mass[b, :t])
+            ctc_gradient(rows, now / mass[b, :t] if normalise else None, now * blank_states[:t, b].sum(1),
+                         now * label_states[:t, b, :u], labels[b, :u], blank)
+            memory.finish((b, slice(t)), rows, later)
+    memory.clear(flows, T_of)
+
+
+def _rnnt_sums(logits, targets, logit_lengths, target_lengths, blank, normalise, exps=None, wanted=True):
+    """As :func:`_ctc_sums`; the last two are posteriors of arcs."""
+    _, T, rows, V = logits.shape
+    labels, T_of, U_of, usable = (each.numpy() for each in in_range(
+        targets, logit_lengths, target_lengths, T, V, blank, least_frames=1))
+    used = [(b, slice(t), slice(u + 1)) for b, (t, u) in enumerate(zip(T_of, U_of, strict=True))]
+    scores = _Arrays(logits)
+    mass, log_mass = _masses(logits, scores, used, normalise, exps)
+
+    def log_probs_of(b):
+        return rnnt_log_probs(scores[used[b]], log_mass[used[b]], labels[b, :U_of[b]], blank)
+
+    log_z, *arcs = rnnt_sweeps(log_probs_of, T_of, U_of, T, rows - 1, occupancy=wanted)
+    log_z[~usable] = np.nan
+    return log_z, mass, labels, T_of, U_of, *arcs
+
+
+def _rnnt_gradient(memory, upstream, log_z, mass, labels, T_of, U_of, e_blank, e_label, blank, normalise,
+                   fastemit_lambda, clamp):
+    """Fills the memory of the gradient."""
+    upstream, flows = (each.numpy() for each in effective_upstream(upstream, log_z))
+    mass, labels, T_of, U_of, e_blank, e_label = (each.numpy() for each in (mass, labels, T_of, U_of, e_blank, e_label))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for b in np.flatnonzero(flows):
+            t, u = T_of[b], U_of[b]
+            early = clamp is None and not abs(upstream[b]) > _MODERATE
+            now, later = (upstream[b], 1.0) if early else (1.0, upstream[b])
+            blank_arcs, label_arcs = e_blank[:t, :u + 1, b].copy(), e_label[:t, :u, b].copy()
+            blank_arcs *= now
+            label_arcs *= now * (1.0 + fastemit_lambda)
+            node = blank_arcs.copy()
+            node[:, :-1] += label_arcs
+            used = b, slice(t), slice(u + 1)
+            rows = memory.rows(used, mass[used])
+            rnnt_gradient(rows, node / mass[used] if normalise else None, blank_arcs, label_arcs, labels[b, :u], blank)
+            memory.finish(used, rows, later, clamp)
+    memory.clear(flows, T_of, U_of + 1)
+
+
+def _room_for_exps(ctx, logits, normalise):
+    """Where exp of the logits is kept for ``backward``, if there is a use and a place for it, else None."""
+    if not normalise or not ctx.needs_input_grad[0] or ctx.overwrite or logits.dtype != compute_dtype(logits):
+        return None
+    return np.empty(logits.shape, _dtype(logits))
+
+
+def _masses(logits, scores, used, normalise, exps):
+    """Mass and log-sum-exp of each row."""
+    mass, log_mass = np.ones(logits.shape[:-1]), np.zeros(logits.shape[:-1])
+    if normalise:
+        for each in used:
+            log_mass[each] = exp_rows(scores[each], mass[each], None if exps is None else exps[each])
+    return mass, log_mass
+
+
+def _saved(ctx, logits, exps, log_z, *arrays):
+    """The losses; what ``backward`` needs is saved as tensors, which autograd releases in time."""
+    log_z, ctx.fresh = torch.from_numpy(log_z), exps is not None
+    if ctx.needs_input_grad[0]:
+        ctx.save_for_backward(logits, None if exps is None else torch.from_numpy(exps), log_z,
+                              *map(torch.from_numpy, arrays))
+    return minus(log_z).to(compute_dtype(logits))
+
+
+def _backward(ctx, upstream, gradient):
+    logits, exps, *state = ctx.saved_tensors
+    _, normalise, *_ = ctx.options
+    memory = _Gradient(logits, exps if ctx.fresh else None, normalise, ctx.overwrite)
+    ctx.fresh = False  # a second backward would find this gradient there, and has to begin anew
+    gradient(memory, upstream, *state, *ctx.options)
+    return handed_back(memory.grad, logits, ctx.overwrite)
+
+
+def _dtype(tensor):
+    return np.dtype(np.float64 if tensor.dtype == torch.float64 else np.float32)
 
 
 class _Arrays:
@@ -128,47 +186,25 @@ class _Arrays:
 
     def __init__(self, tensor):
         self.tensor, self.half = tensor.detach().resolve_neg(), tensor.dtype != compute_dtype(tensor)
-        self.dtype = np.dtype(np.float64 if tensor.dtype == torch.float64 else np.float32)
         self.whole = None if self.half else self.tensor.numpy()
 
     def __getitem__(self, used):
         return self.tensor[used].float().numpy() if self.half else self.whole[used]
 
 
-def _exps(ctx, logits, scores, used, normalise, overwrite):
-    """Mass and log-sum-exp of each row; exp of the logits if there is a use and a place for it, else None."""
-    mass, log_mass, exps = np.ones(logits.shape[:-1]), np.zeros(logits.shape[:-1]), None
-    if normalise:
-        if ctx.needs_input_grad[0] and not overwrite and not scores.half:
-            exps = np.empty(logits.shape, scores.dtype)
-        for each in used:
-            log_mass[each] = exp_rows(scores[each], mass[each], None if exps is None else exps[each])
-    return mass, log_mass, exps
-
-
-def _saved(ctx, log_z, logits, exps, *arrays):
-    """The losses; what ``backward`` needs is saved as tensors, which autograd releases in time."""
-    log_z = torch.from_numpy(log_z)
-    if ctx.needs_input_grad[0]:
-        ctx.save_for_backward(logits, log_z, None if exps is None else torch.from_numpy(exps),
-                              *map(torch.from_numpy, arrays))
-    return minus(log_z).to(compute_dtype(logits))
-
-
 class _Gradient:
-    """Memory of the gradient, worked on as one array for each utterance."""
+    """Memory of the gradient, worked on as one array for each utterance; ``exps`` are of the logits, or None."""
 
-    def __init__(self, ctx, logits, exps):
-        self.scores, self.anew = _Arrays(logits), ctx.normalise and not ctx.fresh
-        if ctx.overwrite and (self.scores.half or logits.is_contiguous()):
+    def __init__(self, logits, exps, normalise, overwrite):
+        self.scores, self.anew = _Arrays(logits), normalise and exps is None
+        if overwrite and (self.scores.half or logits.is_contiguous()):
             self.grad = logits.detach()
-        elif ctx.fresh:
-            ctx.fresh = False  # a second backward would find this gradient there, and has to begin anew
+        elif exps is not None:
             self.grad = torch.from_numpy(exps.numpy())  # a tensor of its own, which no one else is known to hold
         elif self.scores.half:
             self.grad = torch.empty(logits.shape, dtype=logits.dtype)
         else:  # NumPy asks for huge pages
-            self.grad = torch.from_numpy(np.empty(logits.shape, self.scores.dtype))
+            self.grad = torch.from_numpy(np.empty(logits.shape, _dtype(logits)))
         self.memory = None if self.scores.half else self.grad.numpy()
 
     def rows(self, used, mass):
@@ -199,3 +235,36 @@ class _Gradient:
             for axis, length in enumerate(lengths):
                 if length[b] < self.grad.shape[axis + 1]:
                     self.grad[b].narrow(axis, length[b], self.grad.shape[axis + 1] - length[b]).zero_()
+
+
+def _operator(name, options, sums, gradient, states):
+    """The same for tracers. Exponentials of the logits are not kept: an operator may not write over its arguments.
+
+    ``states(T, B, U)`` has the shapes of the last two results of ``sums``.
+    """
+    def losses(logits, targets, logit_lengths, target_lengths, blank, normalise, *_):
+        arrays = sums(logits, targets, logit_lengths, target_lengths, blank, normalise)
+        log_z, *others = (torch.from_numpy(np.ascontiguousarray(each)) for each in arrays)
+        return minus(log_z).to(compute_dtype(logits)), log_z, *others
+
+    def like(logits, targets, *_):
+        (B, T), U = logits.shape[:2], targets.shape[1]
+        shapes = (B,), logits.shape[:-1], (B, U), (B,), (B,), *states(T, B, U)
+        types = [torch.float64] * 2 + [torch.int64] * 3 + [torch.float64] * 2
+        return (logits.new_empty(B, dtype=compute_dtype(logits)),
+                *(logits.new_empty(shape, dtype=kind) for shape, kind in zip(shapes, types, strict=True)))
+
+    def backward(upstream, logits, targets, logit_lengths, target_lengths, blank, normalise, *others):
+        options, state = others[:-_STATES], others[-_STATES:]
+        memory = _Gradient(logits, None, normalise, False)
+        gradient(memory, upstream, *state, blank, normalise, *options)
+        return memory.grad
+
+    return operator(name, "Tensor logits, Tensor targets, Tensor logit_lengths, Tensor target_lengths, int blank, "
+                          f"bool normalise{options}", _STATES, losses, like, backward)
+
+
+ctc_operator = _operator("ctc_numpy", "", _ctc_sums, _ctc_gradient,
+                         lambda T, B, U: ((T, B, U + 1), (T, B, U)))
+rnnt_operator = _operator("rnnt_numpy", ", float fastemit_lambda, float? clamp", _rnnt_sums, _rnnt_gradient,
+                          lambda T, B, U: ((T, U + 1, B), (T, U + 1, B)))

@@ -8,12 +8,16 @@ the derivatives are taken here (:func:`same_losses`).
 
 from __future__ import annotations
 
+import functools
+
 import torch
 
+from .._loss_value import minus
 from .edges import compute_dtype, effective_upstream, handed_back, in_range, in_use
-from .grid import grid_losses
-from .log_probs import gather_log_probs
-from .second_derivative import once_differentiable
+from .grid import Steps, backward_sweep, forward_sweep, grid_losses, minus_scaled
+from .log_probs import gather_log_probs, gathered, scattered
+from .second_derivative import twice_differentiable
+from .tracing import operator, traced
 
 __all__ = ["arc_losses", "ctc_losses", "monotonic_losses", "multi_blank_losses", "pruned_losses", "rnnt_losses",
            "same_losses", "tdt_losses"]
@@ -55,14 +59,11 @@ def rnnt_losses(logits, targets, logit_lengths, target_lengths, blank, normalise
 
     ``fastemit_lambda`` and ``clamp`` (None: no bound) change what ``backward`` returns, not the losses.
     """
-    if clamp is not None:
-        return _Clamped.apply(logits, clamp, targets, logit_lengths, target_lengths, blank, normalise, overwrite,
-                              fastemit_lambda)
+    if fastemit_lambda or clamp is not None:
+        field = _field if traced(logits) else functools.partial(_Field.apply, overwrite)
+        return field(logits, targets, logit_lengths, target_lengths, blank, normalise, fastemit_lambda, clamp)
     grid = _Grid(logits.shape, targets, logit_lengths, target_lengths, blank)
-    blanks, labels = grid.log_probs(logits, (blank,), normalise, overwrite)
-    if fastemit_lambda:
-        labels = _Emphasised.apply(labels, fastemit_lambda)
-    return grid.losses((blanks, labels), (_BLANK, _LABEL), compute_dtype(logits))
+    return grid.losses(grid.log_probs(logits, (blank,), normalise, overwrite), (_BLANK, _LABEL), compute_dtype(logits))
 
 
 def monotonic_losses(logits, targets, logit_lengths, target_lengths, blank, normalise):
@@ -144,11 +145,14 @@ class _Grid:
 
     def log_probs(self, logits, blanks, normalise, overwrite=False):
         """One (B, T, U+1) tensor for each of the blanks, and one for the labels."""
+        return gather_log_probs(logits, self.symbols(blanks), self.arcs(len(blanks) + 1), normalise=normalise,
+                                overwrite=overwrite).unbind(-1)
+
+    def symbols(self, blanks):
+        """What the arcs emit, (B, T, U+1, kinds)."""
         labels = torch.nn.functional.pad(self.labels, (0, 1))  # nothing is emitted in the last row
         index = torch.stack([*(torch.full_like(labels, blank) for blank in blanks), labels], -1)
-        index = index[:, None].expand(*logits.shape[:3], len(blanks) + 1)
-        return gather_log_probs(logits, index, self.arcs(len(blanks) + 1), normalise=normalise,
-                                overwrite=overwrite).unbind(-1)
+        return index[:, None].expand(*self.nodes.shape, len(blanks) + 1)
 
     def before_the_end(self, scores, frames):
         """Scores of arcs that go on some frames and may not arrive behind the last one."""
@@ -156,9 +160,11 @@ class _Grid:
         return scores.masked_fill(~in_use(self.T_of - frames, T)[:, :, None], -torch.inf)
 
     def losses(self, scores, steps, dtype):
+        return grid_losses(scores, steps, self.nodes, self.T_of, self.final(), self.usable, dtype)
+
+    def final(self):
         """Paths end behind the last frame, with all labels out."""
-        final = torch.arange(self.nodes.shape[2], device=self.U_of.device) == self.U_of[:, None]
-        return grid_losses(scores, steps, self.nodes, self.T_of, final, self.usable, dtype)
+        return torch.arange(self.nodes.shape[2], device=self.U_of.device) == self.U_of[:, None]
 
 
 def same_losses(function, *arguments, overwrite=False, fastemit_lambda=0.0, clamp=None):
@@ -174,42 +180,63 @@ def _no_second_derivative(name, nothing):
     return f"the second derivative of a loss was asked for; expected {name} = {nothing}"
 
 
-class _Emphasised(torch.autograd.Function):
-    """FastEmit: scores as they are; what flows back to them, times 1 + lambda."""
+class _Field(torch.autograd.Function):
+    """RNN-T with a backward pass that is no gradient of it: FastEmit's field, a clamped gradient, or both."""
 
     @staticmethod
-    def forward(ctx, scores, fastemit_lambda):
-        ctx.factor = 1.0 + fastemit_lambda
-        return scores.view_as(scores)
+    def forward(ctx, overwrite, logits, targets, logit_lengths, target_lengths, blank, normalise, fastemit_lambda,
+                clamp):
+        ctx.same_losses = same_losses(rnnt_losses, overwrite=overwrite, fastemit_lambda=fastemit_lambda, clamp=clamp)
+        ctx.overwrite, ctx.options = overwrite, (blank, normalise, fastemit_lambda, clamp)
+        losses, *states = _field_losses(logits, targets, logit_lengths, target_lengths, blank, normalise)
+        ctx.save_for_backward(logits, targets, logit_lengths, target_lengths, *states)
+        return losses
 
     @staticmethod
-    @once_differentiable(_no_second_derivative("fastemit_lambda", 0))
-    def backward(ctx, flow):
-        return flow * ctx.factor, None
-
-
-class _Clamped(torch.autograd.Function):
-    """RNN-T, each utterance's gradient cut off at -clamp and clamp before the upstream gradient is applied."""
-
-    @staticmethod
-    def forward(ctx, logits, clamp, targets, logit_lengths, target_lengths, blank, normalise, overwrite,
-                fastemit_lambda):
-        ctx.clamp, ctx.overwrite, ctx.nodes = clamp, overwrite, _Grid(
-            logits.shape, targets, logit_lengths, target_lengths, blank).nodes
-        ctx.losses = lambda logits: rnnt_losses(logits, targets, logit_lengths, target_lengths, blank, normalise, False,
-                                                fastemit_lambda)
-        ctx.save_for_backward(logits)
-        return ctx.losses(logits)
-
-    @staticmethod
-    @once_differentiable(_no_second_derivative("clamp", None))
+    @twice_differentiable
     def backward(ctx, upstream):
-        logits, = ctx.saved_tensors
-        leaf = logits.detach().to(compute_dtype(logits)).requires_grad_()
-        with torch.enable_grad():
-            losses = ctx.losses(leaf)
-        gradient, = torch.autograd.grad(losses, leaf, torch.ones_like(losses))
-        upstream, flows = effective_upstream(upstream, -losses.detach().to(torch.float64))
-        gradient.clamp_(-ctx.clamp, ctx.clamp).mul_(upstream.to(gradient.dtype)[:, None, None, None])
-        gradient.masked_fill_(~(ctx.nodes & flows[:, None, None])[..., None], 0.0)
-        return handed_back(gradient, logits, ctx.overwrite), *[None] * 8
+        logits, targets, logit_lengths, target_lengths, *states = ctx.saved_tensors
+        gradient = _field_gradient(upstream, logits, targets, logit_lengths, target_lengths, *ctx.options, *states,
+                                   overwrite=ctx.overwrite)
+        return None, handed_back(gradient, logits, ctx.overwrite), *[None] * 7
+
+
+_FIELD = Steps((_BLANK, _LABEL))
+
+
+def _field_losses(logits, targets, logit_lengths, target_lengths, blank, normalise, *_):
+    """The losses, and what the field takes."""
+    grid = _Grid(logits.shape, targets, logit_lengths, target_lengths, blank)
+    log_probs, peak, mass = gathered(logits, grid.symbols((blank,)), grid.arcs(2), normalise)
+    log_z, *shares = forward_sweep(_FIELD, grid.T_of, grid.final(), grid.usable, log_probs.unbind(-1))
+    return minus(log_z).to(compute_dtype(logits)), peak.contiguous(), mass.contiguous(), log_z, *shares
+
+
+def _field_like(logits, *_):
+    B, T, rows, _ = logits.shape
+    log_z = logits.new_empty(B, dtype=torch.float64)
+    peak = logits.new_empty((B, T, rows), dtype=compute_dtype(logits))
+    return (torch.empty_like(log_z, dtype=peak.dtype), peak, torch.empty_like(peak, dtype=torch.float64), log_z,
+            log_z.new_empty(_FIELD.count(T, rows), 2, B, rows), log_z.new_empty(B, rows))
+
+
+def _field_gradient(upstream, logits, targets, logit_lengths, target_lengths, blank, normalise, fastemit_lambda, clamp,
+                    peak, mass, log_z, shares, end_shares, overwrite=False):
+    """What ``backward`` returns, in the type to compute in."""
+    grid = _Grid(logits.shape, targets, logit_lengths, target_lengths, blank)
+    before = upstream if clamp is None else torch.ones_like(upstream)
+    posteriors, _ = backward_sweep(_FIELD, logits.shape[1], grid.T_of, shares, end_shares)
+    of_blanks, of_labels = minus_scaled(posteriors, before, log_z, grid.nodes)
+    flow = torch.stack([of_blanks, of_labels * (1.0 + fastemit_lambda)], -1)
+    gradient = scattered(flow, logits, grid.symbols((blank,)), peak, mass, normalise, overwrite)
+    if clamp is not None:
+        upstream, flows = effective_upstream(upstream, log_z)
+        gradient.clamp_(-clamp, clamp).mul_(upstream.to(gradient.dtype)[:, None, None, None])
+        gradient.masked_fill_(~(grid.nodes & flows[:, None, None])[..., None], 0.0)
+    return gradient
+
+
+_field = operator(
+    "rnnt_field", "Tensor logits, Tensor targets, Tensor logit_lengths, Tensor target_lengths, int blank, "
+    "bool normalise, float fastemit_lambda, float? clamp", 5, _field_losses, _field_like,
+    lambda upstream, logits, *rest: _field_gradient(upstream, logits, *rest).to(logits.dtype).contiguous())

@@ -16,8 +16,11 @@ import triton.language as tl
 from . import triton_lattice, triton_vocabulary
 from .second_derivative import twice_differentiable
 from .tensor_ops import ctc_losses, rnnt_losses, same_losses
+from .tracing import operator
 
-__all__ = ["CTC", "RNNT"]
+__all__ = ["CTC", "INTERPRETED", "RNNT", "ctc_operator", "rnnt_operator"]
+
+INTERPRETED = not isinstance(triton_lattice.ctc_forward, triton.runtime.JITFunction)  # by TRITON_INTERPRET=1
 
 _TILE = 16384  # bytes of logits that one program has at a time
 _STAGES = 4  # a step of the lattice, and three more whose weights are on their way meanwhile
@@ -104,6 +107,22 @@ class RNNT(torch.autograd.Function):
                 clamp):
         ctx.same_losses = same_losses(rnnt_losses, targets, logit_lengths, target_lengths, blank, normalise,
                                       overwrite=overwrite, fastemit_lambda=fastemit_lambda, clamp=clamp)
+        losses, *states = RNNT.losses(logits, targets, logit_lengths, target_lengths, blank, normalise)
+        ctx.options, ctx.overwrite = (blank, normalise, fastemit_lambda, clamp), overwrite
+        ctx.save_for_backward(logits, targets, logit_lengths, target_lengths, *states)
+        return losses
+
+    @staticmethod
+    @twice_differentiable
+    def backward(ctx, upstream):
+        logits, targets, logit_lengths, target_lengths, *states = ctx.saved_tensors
+        grad = RNNT.gradient(upstream, logits, targets, logit_lengths, target_lengths, *ctx.options, *states,
+                             overwrite=ctx.overwrite)
+        return _handed_back(grad, logits, ctx.overwrite), *[None] * 8
+
+    @staticmethod
+    def losses(logits, targets, logit_lengths, target_lengths, blank, normalise, *_):
+        """The losses, and what their gradient takes."""
         B, T, U1, V = logits.shape
         dtype, compute = _compute(logits)
         nodes = B, T + U1 - 1, U1
@@ -125,33 +144,40 @@ class RNNT(torch.autograd.Function):
                 *weights, NORMALISE=normalise, COMPUTE=compute, **options)
             triton_lattice.rnnt_forward[B,](*weights, logit_lengths, target_lengths, T, U1, blank_share, label_share,
                                             log_z, losses, **lattice)
-        ctx.blank, ctx.normalise, ctx.overwrite = blank, normalise, overwrite
-        ctx.fastemit_lambda, ctx.clamp = fastemit_lambda, clamp
-        ctx.save_for_backward(logits, targets, logit_lengths, target_lengths, peaks, masses, blank_share, label_share,
-                              log_z)
-        return losses
+        return losses, *_or_nothing(logits, peaks, masses), blank_share, label_share, log_z
 
     @staticmethod
-    @twice_differentiable
-    def backward(ctx, upstream):
-        logits, targets, T_of, U_of, peaks, masses, blank_share, label_share, log_z = ctx.saved_tensors
+    def gradient(upstream, logits, targets, T_of, U_of, blank, normalise, fastemit_lambda, clamp, peaks, masses,
+                 blank_share, label_share, log_z, overwrite=False):
+        """What ``backward`` returns, in memory of its own or in that of the logits."""
         B, T, U1, V = logits.shape
+        targets, T_of, U_of = _dense(targets, T_of, U_of)
+        peaks, masses = (peaks, masses) if normalise else (None, None)
         _, compute = _compute(logits)
-        grad = _gradient_memory(logits, ctx.overwrite)
+        grad = _gradient_memory(logits, overwrite)
         if B:
             e_blank, e_label = torch.empty_like(blank_share), torch.empty_like(label_share)
             triton_lattice.rnnt_backward[B,](blank_share, label_share, log_z, T_of, U_of, T, U1, e_blank, e_label,
                                              **_lattice_options(U1, _bytes(blank_share, label_share), compute,
                                                                 logits.device))
-            if ctx.fastemit_lambda:
-                e_label *= 1.0 + ctx.fastemit_lambda
-            bound = None if ctx.clamp is None else torch.full((), ctx.clamp, dtype=e_label.dtype, device=logits.device)
+            if fastemit_lambda:
+                e_label *= 1.0 + fastemit_lambda
+            bound = None if clamp is None else torch.full((), clamp, dtype=e_label.dtype, device=logits.device)
             options = _several_rows(logits, grad.stride())
             triton_vocabulary.rnnt_gradient[triton.cdiv(T * U1, options["ROWS"]), B](
-                logits, *logits.stride(), grad, *grad.stride(), targets, T_of, U_of, ctx.blank, T, U1, V, peaks, masses,
-                e_blank, e_label, log_z, upstream.contiguous(), bound, NORMALISE=ctx.normalise,
-                OVERWRITE=ctx.overwrite, COMPUTE=compute, **options)
-        return _handed_back(grad, logits, ctx.overwrite), *[None] * 8
+                logits, *logits.stride(), grad, *grad.stride(), targets, T_of, U_of, blank, T, U1, V, peaks, masses,
+                e_blank, e_label, log_z, upstream.contiguous(), bound, NORMALISE=normalise, OVERWRITE=overwrite,
+                COMPUTE=compute, **options)
+        return grad
+
+    @staticmethod
+    def like(logits, targets, logit_lengths, target_lengths, blank, normalise, *_):
+        """Memory for ``losses``."""
+        B, T, U1, _ = logits.shape
+        losses = logits.new_empty(B, dtype=_compute(logits)[0])
+        peaks, masses, *shares = (losses.new_empty(B, T + U1 - 1, U1) for _ in range(4))
+        peaks, masses = (peaks, masses) if normalise else (None, None)
+        return losses, *_or_nothing(logits, peaks, masses), *shares, losses.new_empty(B, dtype=torch.float64)
 
 
 class CTC(torch.autograd.Function):
@@ -161,6 +187,22 @@ class CTC(torch.autograd.Function):
     def forward(ctx, logits, targets, logit_lengths, target_lengths, blank, normalise, overwrite):
         ctx.same_losses = same_losses(ctc_losses, targets, logit_lengths, target_lengths, blank, normalise,
                                       overwrite=overwrite)
+        losses, *states = CTC.losses(logits, targets, logit_lengths, target_lengths, blank, normalise)
+        ctx.options, ctx.overwrite = (blank, normalise), overwrite
+        ctx.save_for_backward(logits, targets, logit_lengths, target_lengths, *states)
+        return losses
+
+    @staticmethod
+    @twice_differentiable
+    def backward(ctx, upstream):
+        logits, targets, logit_lengths, target_lengths, *states = ctx.saved_tensors
+        grad = CTC.gradient(upstream, logits, targets, logit_lengths, target_lengths, *ctx.options, *states,
+                            overwrite=ctx.overwrite)
+        return _handed_back(grad, logits, ctx.overwrite), *[None] * 6
+
+    @staticmethod
+    def losses(logits, targets, logit_lengths, target_lengths, blank, normalise):
+        """The losses, and what their gradient takes."""
         B, T, V = logits.shape
         U = targets.shape[1]
         dtype, compute = _compute(logits)
@@ -183,18 +225,18 @@ class CTC(torch.autograd.Function):
             triton_lattice.ctc_forward[B,](
                 *weights, masses, targets, logit_lengths, target_lengths, blank, T, U, V, shares, shares.stride(0),
                 end_shares, log_z, losses, NORMALISE=normalise, **lattice)
-        ctx.blank, ctx.normalise, ctx.overwrite = blank, normalise, overwrite
-        ctx.save_for_backward(logits, targets, logit_lengths, target_lengths, peaks, masses, shares, end_shares, log_z)
-        return losses
+        return losses, *_or_nothing(logits, peaks, masses), shares, end_shares, log_z
 
     @staticmethod
-    @twice_differentiable
-    def backward(ctx, upstream):
-        logits, targets, T_of, U_of, peaks, masses, shares, end_shares, log_z = ctx.saved_tensors
+    def gradient(upstream, logits, targets, T_of, U_of, blank, normalise, peaks, masses, shares, end_shares, log_z,
+                 overwrite=False):
+        """What ``backward`` returns, in memory of its own or in that of the logits."""
         B, T, V = logits.shape
         U = targets.shape[1]
+        targets, T_of, U_of = _dense(targets, T_of, U_of)
+        peaks, masses = (peaks, masses) if normalise else (None, None)
         _, compute = _compute(logits)
-        grad = _gradient_memory(logits, ctx.overwrite)
+        grad = _gradient_memory(logits, overwrite)
         if B and T:
             blank_occupancy, label_occupancy = torch.empty_like(shares[0]), torch.empty_like(shares[0])
             triton_lattice.ctc_backward[B,](shares, shares.stride(0), end_shares, log_z, T_of, U_of, T, U,
@@ -203,16 +245,30 @@ class CTC(torch.autograd.Function):
             padding = torch.arange(U, device=targets.device) >= U_of[:, None]
             in_order, order = targets.masked_fill(padding, torch.iinfo(targets.dtype).max).sort(dim=1)
             triton_vocabulary.ctc_gradient[T, B](
-                logits, *logits.stride(), grad, *grad.stride(), in_order, order, T_of, U_of, ctx.blank, T, U, V, peaks,
+                logits, *logits.stride(), grad, *grad.stride(), in_order, order, T_of, U_of, blank, T, U, V, peaks,
                 masses, blank_occupancy, label_occupancy, log_z, upstream.contiguous(),
-                NORMALISE=ctx.normalise, OVERWRITE=ctx.overwrite, COMPUTE=compute,
+                NORMALISE=normalise, OVERWRITE=overwrite, COMPUTE=compute,
                 **_frame_options(logits, grad.stride(), U + 1))
-        return _handed_back(grad, logits, ctx.overwrite), *[None] * 6
+        return grad
+
+    @staticmethod
+    def like(logits, targets, logit_lengths, target_lengths, blank, normalise):
+        """Memory for ``losses``."""
+        B, T, _ = logits.shape
+        losses = logits.new_empty(B, dtype=_compute(logits)[0])
+        peaks, masses = (losses.new_empty(B, T), losses.new_empty(B, T)) if normalise else (None, None)
+        return (losses, *_or_nothing(logits, peaks, masses), losses.new_empty(5, B, T, targets.shape[1] + 1),
+                losses.new_empty(B, 2), losses.new_empty(B, dtype=torch.float64))
 
 
 def _dense(*tensors):
     """Kernels take targets and lengths as they lie in memory; only logits may have strides."""
     return (tensor.contiguous() for tensor in tensors)
+
+
+def _or_nothing(logits, *tensors):
+    """Operators return tensors; kernels take None where there is none."""
+    return (logits.new_empty(0) if each is None else each for each in tensors)
 
 
 def _gradient_memory(logits, overwrite):
@@ -224,3 +280,10 @@ def _handed_back(grad, logits, overwrite):
     if overwrite:
         torch.autograd.graph.increment_version(logits)
     return grad
+
+
+_ARGUMENTS = ("Tensor logits, Tensor targets, Tensor logit_lengths, Tensor target_lengths, int blank, bool normalise"
+              "{}")
+ctc_operator = operator("ctc_triton", _ARGUMENTS.format(""), 5, CTC.losses, CTC.like, CTC.gradient)
+rnnt_operator = operator("rnnt_triton", _ARGUMENTS.format(", float fastemit_lambda, float? clamp"), 5, RNNT.losses,
+                         RNNT.like, RNNT.gradient)

@@ -16,7 +16,6 @@ __all__ = ["arc_rnnt_loss", "hat_log_probs", "monotonic_rnnt_loss", "multi_blank
            "tdt_loss"]
 
 
-@torch.compiler.disable
 def arc_rnnt_loss(blank_scores, label_scores, logit_lengths, target_lengths, *, label_frames=0, reduction="mean",
                   zero_infinity=False, validate="auto"):
     """-log Z in nats of scores that are given for arcs instead of symbols: k2's mutual information recursion, negated.
@@ -76,7 +75,7 @@ def hat_log_probs(logits, *, blank=0):
     [0.75, 0.125, 0.125]
     """
     arguments.check_scores("logits", logits, max(logits.ndim, 1), "(..., V)")
-    _validation.check_at_least("V", logits.shape[-1], 2)
+    _validation.check_size("V", logits.shape[-1], 2)
     blank = _validation.check_blank(blank, logits.shape[-1])
     before, of_blank, after = logits.tensor_split([blank, blank + 1], -1)
     labels = torch.cat([before, after], -1)
@@ -86,7 +85,6 @@ def hat_log_probs(logits, *, blank=0):
     return torch.cat([labels[..., :blank], logsigmoid(of_blank), labels[..., blank:]], -1)
 
 
-@torch.compiler.disable
 def monotonic_rnnt_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reduction="mean",
                         zero_infinity=False, inputs="logits", validate="auto"):
     """Monotonic RNN-T loss in nats: a label advances one frame, as a blank does, so each frame emits one symbol.
@@ -118,7 +116,6 @@ def monotonic_rnnt_loss(logits, targets, logit_lengths, target_lengths, *, blank
     return arguments.reduced(losses, logits.device, inputs, zero_infinity, reduction)
 
 
-@torch.compiler.disable
 def multi_blank_rnnt_loss(logits, targets, logit_lengths, target_lengths, *, big_blanks, blank=0, sigma=0.0,
                           reduction="mean", zero_infinity=False, inputs="logits", validate="auto"):
     """Multi-blank RNN-T loss (Xu et al. 2022) in nats: big blanks go on several frames at once.
@@ -162,7 +159,6 @@ def multi_blank_rnnt_loss(logits, targets, logit_lengths, target_lengths, *, big
     return arguments.reduced(losses, logits.device, inputs, zero_infinity, reduction)
 
 
-@torch.compiler.disable
 def tdt_loss(logits, duration_logits, targets, logit_lengths, target_lengths, *, durations, blank=0, sigma=0.0,
              final_blank=True, reduction="mean", zero_infinity=False, inputs="logits", validate="auto"):
     """Loss of the token-and-duration transducer (Xu et al. 2023) in nats: a symbol, and how many frames to go on.
@@ -208,7 +204,6 @@ def tdt_loss(logits, duration_logits, targets, logit_lengths, target_lengths, *,
     return arguments.reduced(losses, logits.device, inputs, zero_infinity, reduction)
 
 
-@torch.compiler.disable
 def pruned_rnnt_loss(logits, first_rows, targets, logit_lengths, target_lengths, *, label_frames=0, blank=0,
                      reduction="mean", zero_infinity=False, inputs="logits", validate="auto"):
     """Pruned RNN-T loss (Kuang et al. 2022) in nats: of those alignments alone that stay inside a band of the grid.
