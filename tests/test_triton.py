@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -307,16 +308,66 @@ print(json.dumps(list(compile_kernels.rows(cases))))"""))
             assert row["stores"]["16"] > 0, row
 
 
+@every_kind
+def test_launches_are_on_the_device_of_the_logits(kind, monkeypatch):
+    """All of both passes. Kernels and torch's guard are stand-ins that say what was launched where; "meta" is there."""
+    from reference_impl.torch_impl import triton_backend, triton_lattice, triton_vocabulary
+
+    current, launched = [None], []
+
+    @contextmanager
+    def device_of(tensor):
+        current.append(tensor.device)
+        yield
+        current.pop()
+
+    class Kernel:
+        def __init__(self, name):
+            self.name = name
+
+        def __getitem__(self, grid):
+            return lambda *args, **options: launched.append((self.name, current[-1]))
+
+    monkeypatch.setattr(torch.cuda, "device_of", device_of)
+    for module in (triton_vocabulary, triton_lattice):
+        for name in module.__all__:
+            monkeypatch.setattr(module, name, Kernel(name))
+    scores, targets, *lengths = ragged(kind, 5, torch.float32)
+    integers = (torch.as_tensor(a, device="meta") for a in (targets, *lengths))
+    function, options = {"ctc": (triton_backend.CTC, ()), "rnnt": (triton_backend.RNNT, (0.0, None))}[kind]
+    losses = function.apply(scores.to("meta").requires_grad_(), *integers, 0, True, False, *options)
+    losses.sum().backward()
+    names = [f"{kind}_{name}" for name in ("rows", "forward", "backward", "gradient")]
+    assert launched == [(name, torch.device("meta")) for name in names]
+
+
+@needs_cuda
+@every_kind
+def test_another_device_than_the_current_one(kind):
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two CUDA devices")
+    scores, *rest = ragged(kind, 65, torch.float32)
+    results = []
+    for device in ("cuda:0", "cuda:1"):
+        logits = scores.to(device).requires_grad_()
+        with torch.cuda.device(0):
+            losses = TORCH[kind](logits, *(torch.as_tensor(a, device=device) for a in rest), reduction="none")
+            gradient, = torch.autograd.grad(losses.sum(), logits)
+        assert losses.device == gradient.device == torch.device(device)
+        results.append((losses.cpu(), gradient.cpu()))
+    assert_same(results, 0.0)
+
+
 @needs_cuda
 @every_kind
 def test_captured_in_a_graph(kind):
-    """With ``validate=False`` nothing waits for the host; a replay computes on whatever the logits hold then."""
+    """Nothing waits for the host; a replay computes on whatever the logits hold then."""
     scores, *rest = ragged(kind, 65, torch.float32)
     rest = [torch.as_tensor(a, device="cuda") for a in rest]
     logits = scores.cuda().requires_grad_()
 
     def step():
-        loss = TORCH[kind](logits, *rest, backend="triton", validate=False)
+        loss = TORCH[kind](logits, *rest, backend="triton")
         return loss, *torch.autograd.grad(loss, logits)
 
     stream = torch.cuda.Stream()

@@ -99,6 +99,15 @@ def _contiguous_strides(shape):
     return tuple(reversed(strides))
 
 
+def _on_its_device(launching):
+    """Triton launches on the current device. That of the first tensor is made it: a thread may have another one."""
+    @functools.wraps(launching)
+    def wrapper(first, *others, **options):
+        with torch.cuda.device_of(first):
+            return launching(first, *others, **options)
+    return wrapper
+
+
 class RNNT(torch.autograd.Function):
     """Losses (B,) of logits (B, T, U+1, V), or of log-probs if ``normalise`` is False."""
 
@@ -121,6 +130,7 @@ class RNNT(torch.autograd.Function):
         return _handed_back(grad, logits, ctx.overwrite), *[None] * 8
 
     @staticmethod
+    @_on_its_device
     def losses(logits, targets, logit_lengths, target_lengths, blank, normalise, *_):
         """The losses, and what their gradient takes."""
         B, T, U1, V = logits.shape
@@ -147,6 +157,7 @@ class RNNT(torch.autograd.Function):
         return losses, *_or_nothing(logits, peaks, masses), blank_share, label_share, log_z
 
     @staticmethod
+    @_on_its_device
     def gradient(upstream, logits, targets, T_of, U_of, blank, normalise, fastemit_lambda, clamp, peaks, masses,
                  blank_share, label_share, log_z, overwrite=False):
         """What ``backward`` returns, in memory of its own or in that of the logits."""
@@ -201,6 +212,7 @@ class CTC(torch.autograd.Function):
         return _handed_back(grad, logits, ctx.overwrite), *[None] * 6
 
     @staticmethod
+    @_on_its_device
     def losses(logits, targets, logit_lengths, target_lengths, blank, normalise):
         """The losses, and what their gradient takes."""
         B, T, V = logits.shape
@@ -228,6 +240,7 @@ class CTC(torch.autograd.Function):
         return losses, *_or_nothing(logits, peaks, masses), shares, end_shares, log_z
 
     @staticmethod
+    @_on_its_device
     def gradient(upstream, logits, targets, T_of, U_of, blank, normalise, peaks, masses, shares, end_shares, log_z,
                  overwrite=False):
         """What ``backward`` returns, in memory of its own or in that of the logits."""
