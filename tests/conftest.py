@@ -61,7 +61,8 @@ def _without_kernels(parameters):
 
 def _kernels(item):
     """How a test runs kernels, if it does."""
-    return [value for value in parameters_of(item).values() if value in ("triton", "compiled triton")]
+    return [value for value in parameters_of(item).values()
+            if isinstance(value, str) and value in ("triton", "compiled triton")]
 
 
 def _differentiates_every_entry_by_kernels(item):
