@@ -109,17 +109,19 @@ def _check_tensor(name, value, dtypes):
 
 
 def _checked(check, integers, limits, scores, validate):
-    """The integers, after a look at their values. "auto": if the lattice of the scores is on the CPU, and not traced.
+    """The integers, after a check of their values by a function of ``_validation``, if there is to be one.
 
-    Elsewhere the host would have to wait for a device, and a bad value makes the loss of its utterance NaN. Traced,
-    there are no values: what is looked at are those that the traced program is run with.
+    "auto": there is, if the lattice of the scores is on the CPU and no tracer looks on. Elsewhere the host would have
+    to wait for a device, and a tracer has no values; a bad one makes the loss of its utterance NaN. True makes a tracer
+    write the check down, for the values that come later.
     """
     if validate == "auto":
         validate = _lattice_device(scores.device).type == "cpu" and not traced(scores)
     if not validate:
         return integers
-    return torch.ops.reference_impl.checked(check, integers, limits) if traced(scores) else _look(
-        check, integers, limits)
+    if traced(scores):
+        return torch.ops.reference_impl.checked(check, integers, limits)
+    return _look(check, integers, limits)
 
 
 def _look(check, integers, limits):

@@ -157,30 +157,6 @@ class Steps:
         return [self.by_frame(each, T).permute(2, 0, 1) for each in fronts.unbind(1)]
 
 
-def _traced_losses(scores, frames, rows, nodes, last_frame, final, usable, dtype):
-    log_z, *shares = forward_sweep(Steps(zip(frames, rows, strict=True)), last_frame, final, usable, scores)
-    return minus(log_z).to(dtype), log_z, *shares
-
-
-def _like(scores, frames, rows, nodes, last_frame, final, usable, dtype):
-    (B, T, S), K = nodes.shape, len(scores)
-    log_z = scores[0].new_empty(B)
-    fronts = Steps(zip(frames, rows, strict=True)).count(T, S)
-    return torch.empty_like(log_z, dtype=dtype), log_z, log_z.new_empty(fronts, K, B, S), log_z.new_empty(B, S)
-
-
-def _traced_gradient(upstream, scores, frames, rows, nodes, last_frame, final, usable, dtype, log_z, shares,
-                     end_shares):
-    steps = Steps(zip(frames, rows, strict=True))
-    posteriors, _ = backward_sweep(steps, nodes.shape[1], last_frame, shares, end_shares)
-    return [each.contiguous() for each in minus_scaled(posteriors, upstream, log_z, nodes)]
-
-
-_operator = operator(
-    "grid_losses", "Tensor[] scores, int[] frames, int[] rows, Tensor nodes, Tensor last_frame, Tensor final, "
-    "Tensor usable, ScalarType dtype", 3, _traced_losses, _like, _traced_gradient)
-
-
 def _before(front, up):
     """The rows from which arcs go up to those that :func:`_after` gives."""
     return front[..., :front.shape[-1] - up]
@@ -246,3 +222,27 @@ def _tangents(direction, shares, end_shares, last_frame, occupancy, steps):
             _before(tangents[source, kind], up).copy_(_after(flow[kind], up))
             _before(node[source], up).add_(_after(flow[kind], up))
     return tangents
+
+
+def _traced_losses(scores, frames, rows, nodes, last_frame, final, usable, dtype):
+    log_z, *shares = forward_sweep(Steps(zip(frames, rows, strict=True)), last_frame, final, usable, scores)
+    return minus(log_z).to(dtype), log_z, *shares
+
+
+def _like(scores, frames, rows, nodes, last_frame, final, usable, dtype):
+    (B, T, S), K = nodes.shape, len(scores)
+    log_z = scores[0].new_empty(B)
+    fronts = Steps(zip(frames, rows, strict=True)).count(T, S)
+    return torch.empty_like(log_z, dtype=dtype), log_z, log_z.new_empty(fronts, K, B, S), log_z.new_empty(B, S)
+
+
+def _traced_gradient(upstream, scores, frames, rows, nodes, last_frame, final, usable, dtype, log_z, shares,
+                     end_shares):
+    steps = Steps(zip(frames, rows, strict=True))
+    posteriors, _ = backward_sweep(steps, nodes.shape[1], last_frame, shares, end_shares)
+    return [each.contiguous() for each in minus_scaled(posteriors, upstream, log_z, nodes)]
+
+
+_operator = operator(
+    "grid_losses", "Tensor[] scores, int[] frames, int[] rows, Tensor nodes, Tensor last_frame, Tensor final, "
+    "Tensor usable, ScalarType dtype", 3, _traced_losses, _like, _traced_gradient)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 
-from torch import nn
+import torch
 
 from .. import _validation
 from . import arguments, numpy_ops, tensor_ops
@@ -45,12 +45,13 @@ def ctc_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reducti
         Whether values of targets and lengths are checked. True raises wherever the logits are, and a GPU's host waits
         for the values. False checks none of them: a bad label or length makes the loss of its own utterance NaN, and
         so the gradient of whatever frames it has; other utterances are not touched. "auto" is True where the lattice
-        runs on the CPU, and False on CUDA. Shapes and dtypes are always checked.
+        runs on the CPU, and False on CUDA and under a tracer (see Notes). Shapes and dtypes are always checked. With
+        targets and lengths on the CPU the host waits in any case, until a GPU has its copy.
     overwrite_logits : bool
         True writes the gradient over the logits when ``backward`` runs, instead of into memory of its own. The logits
         must be the output of some operation, not a leaf, and their elements must not share memory. Whatever needs
         them afterwards, a second backward included, raises autograd's error about an inplace operation. Where logits
-        are copied to the CPU, the copy is overwritten.
+        are copied to the CPU, the copy is overwritten. Under a tracer the option has no effect.
 
     Returns
     -------
@@ -64,6 +65,14 @@ def ctc_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reducti
     ValueError, TypeError
         Naming the argument, its value and the rule. A NaN or ``+inf`` among the logits is no error: its utterance's
         loss is NaN.
+
+    Notes
+    -----
+    ``torch.compile`` (``fullgraph=True``, too), ``torch.export`` and fake tensors see operators of torch, those in
+    ``torch.ops.reference_impl``, which compute what eager mode computes, for any numbers of utterances, frames and
+    labels. A tracer has shapes and no values. So ``validate="auto"`` lets a bad label make a NaN, and True checks the
+    values that the graph is run with. A traced loss has no second derivative; in eager mode a loss has. A saved program
+    needs ``import reference_impl.torch_impl`` where it is loaded.
 
     Examples
     --------
@@ -89,7 +98,7 @@ def rnnt_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reduct
     logit_lengths : (B,) tensor
         1 <= length <= T.
     targets, target_lengths, blank, reduction, zero_infinity, inputs, backend, validate, overwrite_logits
-        As for :func:`ctc_loss`; so are what is returned and what is raised.
+        As for :func:`ctc_loss`; so are what is returned, what is raised, and what a tracer sees.
     fastemit_lambda : float >= 0
         Multiplies the posteriors of the label arcs by 1 + lambda in the backward pass, before the log-softmax (Yu et
         al. 2021). The loss stays -log Z. With lambda > 0 and at least one label, the backward pass returns FastEmit's
@@ -164,7 +173,7 @@ def _interprets_triton():
     return triton_backend.INTERPRETED
 
 
-class _Loss(nn.Module):
+class _Loss(torch.nn.Module):
     """Keeps the keyword options of a loss function; calls it with them."""
 
     def __init__(self, **options):
