@@ -101,7 +101,7 @@ def test_pruning_table(tmp_path):
         assert row["ratio_to_whole_grid"] == pytest.approx(row["median"] / rows[0]["median"])
 
 
-@pytest.mark.parametrize("name", ["accuracy", "kernels_sm90", "long_utterance", "pruning"])
+@pytest.mark.parametrize("name", ["accuracy", "kernels_executed", "kernels_sm90", "long_utterance", "pruning"])
 def test_stored_results_say_when_and_with_what(name):
     result = json.loads((BENCHMARKS.parent / "data" / f"{name}.json").read_text())
     assert result["what"] and result["date"] and result["versions"] and result["rows"]
