@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import linecache
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -76,7 +78,8 @@ class TritonLaunches:
                               "two at most that are Triton's")
         arguments, limit = values + [0] * scratch, SHARED_MEMORY.get(f"sm_{self.capability}")
         if self.record:
-            self.launches.append(Recorded(program, grid, _copied(arguments), made.shared_bytes))
+            file = inspect.getsourcefile(kernel.fn)
+            self.launches.append(Recorded(program, grid, _copied(arguments), made.shared_bytes, file))
         self.reports.append(launch(program, grid, arguments, shared_bytes=made.shared_bytes, shared_limit=limit,
                                    order=self.order, blur=self.blur))
         return self.reports[-1]
@@ -90,6 +93,14 @@ class Recorded:
     grid: tuple
     arguments: list
     shared_bytes: int
+    file: str
+
+    def source(self, index):
+        """The line of the kernel's file that an instruction was made of, the innermost one; or file and line."""
+        for file, line in self.program.instructions[index].source:
+            if self.file.endswith(file):
+                return linecache.getline(self.file, line).strip()
+        return ":".join(map(str, *self.program.instructions[index].source[:1]))
 
     def run(self, program=None, *, order=None, blur=None):
         """The report of the same launch, of the same program or another one, and its buffers afterwards, by name."""
