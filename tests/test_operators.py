@@ -13,8 +13,8 @@ from torch.utils._pytree import tree_map_only
 import reference_impl.torch_impl  # noqa: F401  makes the operators
 
 OPERATORS = torch.ops.reference_impl
-B, T, U, V = 2, 5, 3, 7
-INTEGERS = torch.tensor([[1, 1, 6], [2, 0, 0]]), torch.tensor([5, 4]), torch.tensor([3, 1])
+B, T, U, V = 6, 5, 3, 7  # all sizes differ
+INTEGERS = torch.tensor([[1, 1, 6], [2, 0, 0]] * 3), torch.tensor([5, 4] * 3), torch.tensor([3, 1] * 3)
 kinds_of_logits = pytest.mark.parametrize("dtype, layout, normalise", [
     (torch.float32, "contiguous", True), (torch.bfloat16, "transposed", True), (torch.float64, "transposed", False)])
 
@@ -30,8 +30,8 @@ def random(*shape, dtype=torch.float64, layout="contiguous"):
 def check(name, *given):
     """An operator, and the one that is its backward pass."""
     opcheck(getattr(OPERATORS, name).default, given)
-    with torch.no_grad():
-        result, *states = getattr(OPERATORS, name)(*given)
+    result, *states = getattr(OPERATORS, name)(*given)
+    assert result.requires_grad and not any(state.requires_grad for state in states)
     constants = tree_map_only(torch.Tensor, torch.Tensor.detach, given)
     opcheck(getattr(OPERATORS, f"{name}_backward").default, (torch.ones_like(result), *constants, *states))
 
@@ -74,9 +74,9 @@ def test_gather(dtype, layout, normalise):
 @pytest.mark.parametrize("steps", [((1, 0), (0, 1)), ((1, 0), (1, 1), (2, 2))], ids=["skewed", "by frames"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_grid(steps, dtype):
-    nodes, final = torch.ones(B, T, U, dtype=torch.bool), torch.tensor([[False, True, True], [True, False, False]])
+    nodes, final = torch.ones(B, T, U, dtype=torch.bool), torch.tensor([[False, True, True], [True, False, False]] * 3)
     check("grid_losses", [random(B, T, U) for _ in steps], *map(list, zip(*steps, strict=True)), nodes,
-          torch.tensor([5, 4]), final, torch.tensor([True, True]), dtype)
+          INTEGERS[1], final, torch.ones(B, dtype=torch.bool), dtype)
 
 
 def test_checked():

@@ -54,7 +54,7 @@ def integers(B=3, T=6, U=4, device="cpu"):
     return [a.to(device) for a in (torch.randint(1, 3, (B, U), generator=generator), frames, labels)]
 
 
-def vectors(kind, B=3, T=6, U=4, device="cpu"):
+def vectors(kind, B=3, T=6, U=4, V=V, device="cpu"):
     """Of a frame, of a prefix and of a symbol: what a small joiner makes logits of. CTC has no prefixes."""
     generator = torch.Generator().manual_seed(1)
     shapes = (B, T, H), *[(B, U + 1, H)] * (kind != "ctc"), (H, V)
@@ -76,7 +76,7 @@ def by_band(logits, targets, *lengths, **options):
     """Of the lower rows of the grid in the first frames, and then of the upper ones."""
     Q = targets.shape[1]
     first = (torch.arange(logits.shape[1]) >= 2).long().expand(logits.shape[0], -1)
-    rows = (first[..., None] + torch.arange(Q))[..., None].expand(-1, -1, -1, V)
+    rows = (first[..., None] + torch.arange(Q))[..., None].expand(-1, -1, -1, logits.shape[-1])
     return pruned_rnnt_loss(logits.gather(2, rows), first, targets, *lengths, **options)
 
 
@@ -167,10 +167,10 @@ class TestCompiled:
 
     @ctc_and_rnnt_first
     def test_other_sizes(self, kind):
-        """One graph for any number of utterances, frames and labels; a second one is an error here."""
+        """One graph for any number of utterances, frames, labels and symbols; a second one is an error here."""
         step = step_of(kind)
         compiled = compiled_like(step, vectors(kind), *integers(), dynamic=True)
-        others = vectors(kind, 4, 9, 2), *integers(4, 9, 2)
+        others = vectors(kind, 4, 9, 2, 11), *integers(4, 9, 2)
         with torch._dynamo.config.patch(error_on_recompile=True):
             assert_same(with_gradients(compiled, *others), with_gradients(step, *others))
 
@@ -276,6 +276,15 @@ class TestOptions:
         gradients = torch.autograd.grad(loss, inputs)
         assert_same(gradients, torch.autograd.grad(step(inputs, *rest)[0], inputs))
         assert torch.equal(logits, joined(*inputs))
+
+    @every_kind
+    def test_overwrite_logits_of_a_leaf(self, kind):
+        """Nothing is overwritten, so that a leaf is no mistake, and sizes stay free."""
+        leaf, rest = joined(*vectors(kind)).detach().requires_grad_(), integers()
+        compiled = torch.compile(partial(TORCH[kind], overwrite_logits=True), backend="eager", fullgraph=True)
+        expected = TORCH[kind](leaf, *rest)
+        loss = compiled(leaf, *rest)
+        assert_same([loss, *torch.autograd.grad(loss, leaf)], [expected, *torch.autograd.grad(expected, leaf)])
 
     @every_loss
     def test_no_second_derivative(self, kind):

@@ -180,11 +180,7 @@ def from_lattice(results, device):
 def reduced(losses, device, inputs, zero_infinity, reduction):
     """One loss of the losses (B,), or all of them, on a device; of logits none is below 0: Z is a probability then."""
     if inputs == "logits":
-        # past autograd, of the value alone, as never_below_zero() in _loss_value.py
-        if traced(losses):
-            losses = torch.where(losses < 0, losses - losses.detach(), losses)  # 0, with the derivative of the loss
-        else:
-            losses.detach().clamp_(min=0.0)
+        losses.detach().clamp_(min=0.0)  # past autograd: of the value alone, as never_below_zero() in _loss_value.py
     if zero_infinity:
         losses = torch.where(losses == torch.inf, 0.0, losses)
     return from_lattice(_REDUCTIONS[reduction](losses), device)
