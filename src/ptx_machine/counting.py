@@ -1,4 +1,4 @@
-"""What a launch did, instruction by instruction: how often, how many bytes, how well they were gathered."""
+"""What a launch did, instruction by instruction: how often, how many bytes, how many sectors and bank conflicts."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ _SECTOR, _BANKS = 32, 32  # bytes that global memory moves at once; words of 4 b
 class Counts:
     """Counters of a program's instructions; each is an array with one number for each instruction.
 
+    All but the first count accesses to memory only. An asynchronous copy counts where it reads. ldmatrix and stmatrix
+    count each of their matrices as an access of 16 bytes by the eight lanes that have its addresses.
+
     Attributes
     ----------
     warps : array
-        Executions, by warps.
+        Executions: one for each warp of which any lane came to the instruction, whatever its guard said.
     lanes : array
-        Lanes that took part; of accesses to memory only.
+        Lanes that took part.
     bytes : array
-        Moved, of accesses to memory.
+        Bytes that were moved.
     sectors : array
-        Pieces of 32 bytes of global memory that the warps touched, each counted once for a warp's access.
+        Sectors of 32 bytes of global memory that were touched, each counted once for a warp's access.
     wavefronts : array
-        Turns that shared memory took: more than one for 128 bytes or less is a bank conflict.
+        Turns that shared memory took. In each turn a bank gives one word; of more, there is a bank conflict.
     least_wavefronts : array
-        Turns that it would have taken without conflicts.
+        Turns that would have been enough for as many words, spread over all banks.
     """
 
     def __init__(self, program):
@@ -39,7 +42,7 @@ class Counts:
         return int(sum(getattr(self, of)[i] for i in self.program.where(*opcodes)))
 
     def widths(self, *opcodes):
-        """Histogram of accesses: lanes by the bytes that each moved."""
+        """Histogram of accesses: a dict from the bytes that a lane moves at once to how many lanes did."""
         found = {}
         for i in self.program.where(*opcodes):
             if self.lanes[i]:
@@ -47,14 +50,14 @@ class Counts:
                 found[width] = found.get(width, 0) + int(self.lanes[i])
         return dict(sorted(found.items()))
 
-    def access(self, instruction, warp_of, addresses, width, shared):
-        """Counts an access of some lanes, which belong to these warps, to some addresses."""
+    def access(self, instruction, threads, addresses, width, shared):
+        """Counts an access of some threads of a block, to an address each."""
         self.lanes[instruction] += len(addresses)
         self.bytes[instruction] += width * len(addresses)
         # the pattern repeats from step to step, shifted
-        key = shared, width, warp_of.tobytes(), ((addresses - addresses.min()).tobytes()), int(addresses.min() % 128)
+        key = shared, width, threads.tobytes(), (addresses - addresses[0]).tobytes(), int(addresses[0] % 128)
         if key not in self._known:
-            self._known[key] = (_turns if shared else _sectors)(warp_of, addresses, width)
+            self._known[key] = (_turns if shared else _sectors)(threads, addresses, width)
         if shared:
             turns, least = self._known[key]
             self.wavefronts[instruction] += turns
@@ -63,20 +66,18 @@ class Counts:
             self.sectors[instruction] += self._known[key]
 
 
-def _sectors(warp_of, addresses, width):
-    return len(set(zip(warp_of.tolist(), (addresses // _SECTOR).tolist(), strict=True)))
+def _sectors(threads, addresses, width):
+    return len(set(zip((threads // 32).tolist(), (addresses // _SECTOR).tolist(), strict=True)))
 
 
-def _turns(warp_of, addresses, width):
-    """Each turn serves 128 bytes' worth of lanes; different words of one bank have to wait for each other."""
+def _turns(threads, addresses, width):
+    """Each part of a warp that moves 128 bytes has turns of its own: as many as one bank has different words of it."""
     turns = least = 0
-    together = min(32, 128 // width)
-    for warp in np.unique(warp_of):
-        of_warp = addresses[warp_of == warp]
-        for first in range(0, len(of_warp), together):
-            words = {word for address in of_warp[first:first + together].tolist()
-                     for word in range(address // 4, max(address // 4 + 1, (address + width) // 4))}
-            banks = np.bincount([word % _BANKS for word in words])
-            turns += int(banks.max())
-            least += -(-len(words) // _BANKS)
+    group_of = threads // min(32, 128 // width)
+    for group in np.unique(group_of):
+        words = {word for address in addresses[group_of == group].tolist()
+                 for word in range(address // 4, (address + width - 1) // 4 + 1)}
+        banks = np.bincount([word % _BANKS for word in words])
+        turns += int(banks.max())
+        least += -(-len(words) // _BANKS)
     return turns, least

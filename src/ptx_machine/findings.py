@@ -8,32 +8,35 @@ __all__ = ["KINDS", "Finding", "Findings"]
 
 #: What each kind means.
 KINDS = {
-    "out of bounds": "an address that belongs to no buffer of the launch",
+    "out of bounds": "an access to bytes that belong to no buffer of the launch",
     "misaligned": "an address that is no multiple of the bytes that are moved",
-    "read before written": "memory that nothing has written",
+    "read before written": "a read of memory that nothing has written",
     "race": "two threads of a block, one address, at least one write that changes it, and no barrier between them",
     "race of blocks": "the same for two blocks of one launch, which no barrier can order",
-    "not waited for": "shared memory into which a copy is still under way",
-    "barrier not reached": "a barrier that some threads of its block, or of one warp, do not reach",
+    "not waited for": "an access to shared memory into which an asynchronous copy is still under way",
+    "barrier not reached": "a barrier that some threads of its block have left out, or that splits a warp",
 }
 
 
 @dataclass
 class Finding:
-    """One kind of fault at one place, or at a pair of places.
+    """One kind of fault at one instruction, or at a pair of them.
 
     Attributes
     ----------
     kind : str
         A key of :data:`KINDS`.
-    at, other : int or None
-        Indices of the instructions that met, the later one first; ``other`` is None where one is enough.
+    at : int
+        Index of the instruction that was executed when the fault was seen.
+    other : int or None
+        Of the instruction that was there before and does not go with it, if there is one.
     where : str
-        Buffer and byte, or what else belongs to the example.
+        Of the first time: buffer and byte, or how many threads wait.
     threads : tuple of int
-        Of the example: who came later, who came before.
+        Of the first time: the thread at ``at``, and if it is a single one, the thread at ``other``. Of two blocks, each
+        thread is numbered in its own.
     count : int
-        How often it was seen: lanes of the instructions that were executed.
+        How many lanes did it, over all executions.
     """
 
     kind: str

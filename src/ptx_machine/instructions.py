@@ -1,7 +1,8 @@
 """Instructions as functions of a mask: registers, memory, neighbours in the warp, copies, jumps and barriers.
 
-``compiled`` binds each instruction of a program to the lanes of a :class:`~ptx_machine.lanes.Lanes`. A step returns
-nothing, or what it wants of the flow: the index to go on at, or one of :data:`BARRIER` and :data:`EXIT`.
+``compiled`` binds each instruction of a program to the lanes of a :class:`~ptx_machine.lanes.Lanes`. What comes out is
+called a step: it does what the instruction does, for the lanes of a mask. It returns None where the next instruction
+follows; a jump returns the index to go on at, and others :data:`BARRIER` or :data:`EXIT`.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from .arithmetic import DTYPES, operation
 from .program import PTXError
 from .registers import bits_of
 
-__all__ = ["BARRIER", "EXIT", "compiled"]
+__all__ = ["BARRIER", "EXIT", "compiled", "smallest_access"]
 
 BARRIER, EXIT = -1, -2
-_WARP = 32
+_WARP, _ALL_LANES = 32, np.uint32(0xFFFFFFFF)
+_STORED = "[usb](?:8|16|32|64)|f(?:32|64)"  # types of what memory holds
 
 
 def compiled(lanes):
@@ -39,7 +41,9 @@ def compiled(lanes):
 
 def _step(lanes, index, instruction):
     name = instruction.opcode.partition(".")[0]
-    make = _MADE.get(name, _computed)
+    make, count = _MADE.get(name, (_computed, None))
+    if count is not None and len(instruction.operands) != count:
+        raise PTXError(f"{len(instruction.operands)} operands; expected {count}")
     return make(lanes, index, instruction.opcode, instruction.operands)
 
 
@@ -51,13 +55,15 @@ def _put(target, value, mask):
 
 
 def _computed(lanes, index, opcode, operands):
-    """Anything that needs only its own lane."""
+    """Anything that needs only registers of its own lane."""
     known = operation(opcode)
     if len(operands) != 1 + len(known.sources):
         raise PTXError(f"{len(operands)} operands; expected {1 + len(known.sources)}")
-    target = lanes.registers.target(operands[0], known.result)
-    read = lanes.registers.narrowed if opcode.startswith("cvt") else lanes.registers.source
-    sources = [read(text, kind) for text, kind in zip(operands[1:], known.sources, strict=True)]
+    of, to = lanes.registers.source, lanes.registers.target
+    if opcode.startswith("cvt."):
+        of, to = lanes.registers.narrowed, lanes.registers.widened
+    target = to(operands[0], known.result)
+    sources = [of(text, kind) for text, kind in zip(operands[1:], known.sources, strict=True)]
     function, seed = known.function, lanes.launch.blur
     if known.blurred is None or seed is None:
         return lambda mask: _put(target, function(*sources), mask)
@@ -66,23 +72,34 @@ def _computed(lanes, index, opcode, operands):
 
 def _chance(seed, sources):
     """Numbers in [-2, 2) that seed and sources decide: a GPU, too, is off by the same for the same operands."""
-    state = np.uint64(seed)
+    state = _mixed(np.full(1, seed, np.uint64))
     for source in sources:
-        state = state ^ source.view(f"u{source.itemsize}").astype(np.uint64)
-        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 0x9E3779B97F4A7C15)):
-            state = (state ^ state >> np.uint64(shift)) * np.uint64(factor)
+        state = _mixed(state ^ source.view(f"u{source.itemsize}").astype(np.uint64))
     return state / 2.0**62 - 2
+
+
+def _mixed(state):
+    """Other 64 bits, of which each depends on each of the given ones (splitmix64)."""
+    state = state + np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        state = (state ^ state >> np.uint64(shift)) * np.uint64(factor)
+    return state ^ state >> np.uint64(31)
 
 
 def _moved(lanes, index, opcode, operands):
     """mov, between registers, or between one register and its parts."""
-    kind = opcode.split(".")[1]
+    kind = opcode.removeprefix("mov.")
     to, of = operands
+    packs = isinstance(to, tuple) + isinstance(of, tuple)
+    if packs > 1 or not re.match("b(16|32|64)$" if packs else "pred$|[usb](16|32|64)$|f(32|64)$", kind):
+        raise PTXError(f"the machine does not know {opcode} of these operands")
     if isinstance(to, str) and isinstance(of, str):
         target, source = lanes.registers.target(to, kind), lanes.registers.source(of, kind)
         return lambda mask: _put(target, source, mask)
     parts = to if isinstance(to, tuple) else of
     part = f"u{bits_of(kind) // len(parts)}"
+    if part not in DTYPES or len(parts) not in (2, 4):
+        raise PTXError(f"{len(parts)} parts of {bits_of(kind)} bits")
     if isinstance(to, tuple):
         whole = lanes.registers.source(of, kind)
         targets = [(i, lanes.registers.target(name, part)) for i, name in enumerate(parts) if name != "_"]
@@ -90,7 +107,7 @@ def _moved(lanes, index, opcode, operands):
         def unpacked(mask):
             pieces = whole.view(DTYPES[part]).reshape(lanes.count, -1)
             for i, target in targets:
-                _put(target, pieces[:, i].copy(), mask)
+                _put(target, pieces[:, i], mask)
         return unpacked
     target = lanes.registers.target(to, kind)
     sources = [lanes.registers.source(name, part) for name in parts]
@@ -101,10 +118,17 @@ def _moved(lanes, index, opcode, operands):
 
 def _of_memory(opcode):
     """Space, number of registers and type of a load or a store."""
-    found = re.match(r"(?:ld|st)\.(param|global|shared|shared::cta)(?:\.v([24]))?\.([usbf]\d+)$", opcode)
-    if found is None:
+    found = re.match(rf"(?:ld|st)\.(param|global|shared|shared::cta)(?:\.v([24]))?\.({_STORED})$", opcode)
+    if found is None or int(found[2] or 1) * bits_of(found[3]) > 128:
         raise PTXError(f"the machine does not know {opcode}")
     return found[1].partition(":")[0], int(found[2] or 1), found[3]
+
+
+def smallest_access(program, space):
+    """Bytes of the smallest access of a program to global or shared memory; 4 at most, as of copies and matrices."""
+    opcodes = [program.instructions[i].opcode for i in program.where("ld." + space, "st." + space)]
+    kinds = [opcode.rpartition(".")[2] for opcode in opcodes]
+    return min([4, *(bits_of(kind) // 8 for kind in kinds if re.match(_STORED + "$", kind))])
 
 
 def _chosen(values, mask):
@@ -118,7 +142,7 @@ def _loaded(lanes, index, opcode, operands):
     if len(targets) != count:
         raise PTXError(f"{len(targets)} registers; expected {count}")
     if space == "param":
-        return _parameter(lanes, operands[1], targets[0], DTYPES[kind])
+        return _parameter(lanes, operands[1], targets, DTYPES[kind])
     address = lanes.registers.address(operands[1], 64 if space == "global" else 32)
     size = bits_of(kind) // 8
     memory = lanes.memories[space]
@@ -132,19 +156,21 @@ def _loaded(lanes, index, opcode, operands):
     return load
 
 
-def _parameter(lanes, text, target, dtype):
-    found = re.match(r"\[([\w$]+)\]$", text)
-    if found is None or found[1] not in lanes.parameters:
+def _parameter(lanes, text, targets, dtype):
+    found = re.match(r"\[([\w$]+)\]$", text) if isinstance(text, str) else None
+    if found is None or found[1] not in lanes.parameters or len(targets) > 1:
         raise PTXError(f"{text} is no parameter")
-    value = np.frombuffer(lanes.parameters[found[1]][:np.dtype(dtype).itemsize], dtype)[0]
+    stored = lanes.parameters[found[1]]
+    if len(stored) < np.dtype(dtype).itemsize:
+        raise PTXError(f"the parameter {found[1]} has {len(stored)} bytes")
+    value, target = np.frombuffer(stored, dtype)[0], targets[0]
     return lambda mask: _put(target, value, mask)
 
 
 def _stored(lanes, index, opcode, operands):
     space, count, kind = _of_memory(opcode)
     names = operands[1] if isinstance(operands[1], tuple) else operands[1:]
-    unsigned = f"u{bits_of(kind)}"
-    sources = [lanes.registers.source(name, unsigned) for name in names]
+    sources = [lanes.registers.narrowed(name, f"b{bits_of(kind)}") for name in names]
     if len(sources) != count or space == "param":
         raise PTXError(f"{len(sources)} registers into {space}; expected {count} into global or shared memory")
     address = lanes.registers.address(operands[0], 64 if space == "global" else 32)
@@ -159,15 +185,18 @@ def _stored(lanes, index, opcode, operands):
 
 def _copied(lanes, index, opcode, operands):
     """cp.async: to shared memory, some time before it is waited for."""
-    if opcode == "cp.async.commit_group":
-        return lambda mask: lanes.copies.commit(mask)
-    if opcode == "cp.async.wait_group":
+    if opcode == "cp.async.commit_group" and not operands:
+        return lanes.copies.commit
+    if opcode == "cp.async.wait_group" and len(operands) == 1 and re.match(r"\d+$", operands[0]):
         latest = int(operands[0])
-        return lambda mask: lanes.copies.wait(mask, latest, lanes.moment)
-    if opcode not in ("cp.async.ca.shared.global", "cp.async.cg.shared.global") or len(operands) not in (3, 4):
+        return lambda mask: lanes.copies.wait(mask, latest)
+    found = re.match(r"cp\.async\.c[ag]\.shared(?:::cta)?\.global$", opcode)
+    if found is None or len(operands) not in (3, 4):
         raise PTXError(f"the machine does not know {opcode} with {len(operands)} operands")
     to, of = lanes.registers.address(operands[0], 32), lanes.registers.address(operands[1], 64)
-    width = int(operands[2], 0)
+    width = _WIDTHS_OF_COPIES.get(operands[2], 0)
+    if not width or (".cg" in opcode and width != 16):
+        raise PTXError(f"the machine does not know {opcode} of {operands[2]} bytes")
     wanted = lanes.registers.source(operands[3], "u32") if len(operands) == 4 else None
     size = min(width, 8)
 
@@ -175,30 +204,44 @@ def _copied(lanes, index, opcode, operands):
         active = np.ones(lanes.count, bool) if mask is None else mask
         reads = active if wanted is None else active & (wanted > 0)
         if wanted is not None and (reads & (wanted != width)).any():
-            raise PTXError(f"`{opcode}` of {width} bytes reads {wanted[reads]}; expected all or none")
+            lanes.refuse(index, f"copies of {width} bytes that read {wanted[reads]}; expected all or none")
         values = np.zeros((lanes.count, width // size), np.dtype(f"u{size}"))
         if reads.any():
             lanes.count_access(index, reads, of()[reads], width, False)
             values[reads] = lanes.memories["global"].load(lanes.access(index, reads), of()[reads], size, width // size)
-        lanes.copies.begin(lanes.access(index, active), to()[active], values[active])
+        lanes.copies.begin(index, active, to(), values)
     return begin
+
+
+_WIDTHS_OF_COPIES = {"4": 4, "8": 8, "16": 16, "0x4": 4, "0x8": 8, "0x10": 16}
 
 
 # neighbours
 
+def _members(lanes, text):
+    """Which lanes take part: None for a number that says all of them, else a register whose values are seen later."""
+    values = lanes.registers.source(text, "b32")
+    if text.startswith("%"):
+        return values
+    if (values != _ALL_LANES).any():
+        raise PTXError(f"the machine does not know the lanes {text}; expected all of them, -1")
+    return None
+
+
 def _shuffled(lanes, index, opcode, operands):
     """shfl.sync: what a lane of the same warp has in a register."""
     found = re.match(r"shfl\.sync\.(up|down|bfly|idx)\.b32$", opcode)
-    if found is None or operands[4:] != ("-1",):
-        raise PTXError(f"the machine does not know {opcode} of these operands")
+    if found is None:
+        raise PTXError(f"the machine does not know {opcode}")
     how = found[1]
-    target = lanes.registers.target(operands[0], "u32")
-    source, by, clamp = (lanes.registers.source(text, "u32") for text in operands[1:4])
+    target = lanes.registers.target(operands[0], "b32")
+    source, by, clamp = (lanes.registers.source(text, "b32") for text in operands[1:4])
+    members = _members(lanes, operands[4])
     lane = np.arange(lanes.count) % _WARP
     warp = np.arange(lanes.count) - lane
 
     def shuffle(mask):
-        lanes.all_take_part(mask, index)
+        lanes.all_take_part(mask, index, members)
         step, end, segment = (by & 31).astype(int), (clamp & 31).astype(int), (clamp >> 8 & 31).astype(int)
         first = lane & segment
         last = first | (end & ~segment)
@@ -210,18 +253,17 @@ def _shuffled(lanes, index, opcode, operands):
 
 def _reduced(lanes, index, opcode, operands):
     """redux.sync: one number of all lanes of a warp."""
-    found = re.match(r"redux\.sync\.(max|min|add|and|or|xor)\.([usb]32)$", opcode)
+    found = re.match(r"redux\.sync\.(?:(max|min|add)\.([us]32)|(and|or|xor)\.(b32))$", opcode)
     if found is None:
         raise PTXError(f"the machine does not know {opcode}")
     function = {"max": np.maximum, "min": np.minimum, "add": np.add, "and": np.bitwise_and, "or": np.bitwise_or,
-                "xor": np.bitwise_xor}[found[1]]
-    target, source = lanes.registers.target(operands[0], found[2]), lanes.registers.source(operands[1], found[2])
-    members = lanes.registers.source(operands[2], "s32")
+                "xor": np.bitwise_xor}[found[1] or found[3]]
+    kind = found[2] or found[4]
+    target, source = lanes.registers.target(operands[0], kind), lanes.registers.source(operands[1], kind)
+    members = _members(lanes, operands[2])
 
     def reduce(mask):
-        lanes.all_take_part(mask, index)
-        if (members != -1).any():
-            raise PTXError(f"{opcode} of {members[0]:#x}; the machine knows it for all lanes, -1")
+        lanes.all_take_part(mask, index, members)
         _put(target, np.repeat(function.reduce(source.reshape(-1, _WARP), axis=1, dtype=source.dtype), _WARP), mask)
     return reduce
 
@@ -245,16 +287,17 @@ def _matrices(lanes, index, opcode, operands):
 
     def move(mask):
         lanes.all_take_part(mask, index)
-        rows = address().reshape(warps, _WARP)
+        taking = slice(None) if mask is None else mask.reshape(warps, _WARP)[:, 0]
+        rows = address()
         for i, register in enumerate(registers):
             chosen = np.zeros((warps, _WARP), bool)
-            chosen[:, 8 * i:8 * i + 8] = True
-            at, access = rows[chosen], lanes.access(index, chosen.reshape(-1))
-            lanes.count_access(index, chosen.reshape(-1), at, 16, True)
+            chosen[taking, 8 * i:8 * i + 8] = True
+            chosen, of_warps = np.flatnonzero(chosen), register.reshape(warps, _WARP)
+            lanes.count_access(index, chosen, rows[chosen], 16, True)
             if loads:
-                register[:] = memory.load(access, at, 4, 4).reshape(-1)
+                of_warps[taking] = memory.load(lanes.access(index, chosen), rows[chosen], 4, 4).reshape(-1, _WARP)
             else:
-                memory.store(access, at, register.reshape(-1, 4).copy())
+                memory.store(lanes.access(index, chosen), rows[chosen], of_warps[taking].reshape(-1, 4))
     return move
 
 
@@ -262,8 +305,10 @@ def _matrices(lanes, index, opcode, operands):
 
 def _jump(lanes, index, opcode, operands):
     if opcode not in ("bra", "bra.uni") or operands[0] not in lanes.program.labels:
-        raise PTXError(f"the machine does not know {opcode} {operands[0]}")
+        raise PTXError(f"the machine does not know {opcode} to {operands[0]}")
     target = lanes.program.labels[operands[0]]
+    if target == len(lanes.program.instructions):
+        raise PTXError("nothing is there")
     return lambda mask: target
 
 
@@ -271,12 +316,15 @@ def _barrier(lanes, index, opcode, operands):
     """bar.sync 0, of all threads of a block; bar.warp.sync, of all lanes of a warp."""
     if opcode == "bar.sync" and operands == ("0",):
         return lambda mask: BARRIER
-    if opcode == "bar.warp.sync" and operands in (("-1",), ("0xffffffff",)):
-        return lambda mask: lanes.order_warps(mask, index)
-    raise PTXError(f"the machine does not know {opcode} {', '.join(map(str, operands))}")
+    if opcode == "bar.warp.sync" and len(operands) == 1:
+        members = _members(lanes, operands[0])
+        return lambda mask: lanes.order_warps(mask, index, members)
+    raise PTXError(f"the machine does not know {opcode} of these operands")
 
 
 def _left(lanes, index, opcode, operands):
+    if opcode not in ("ret", "exit"):
+        raise PTXError(f"the machine does not know {opcode}")
     return lambda mask: EXIT
 
 
@@ -284,6 +332,7 @@ def _nothing(lanes, index, opcode, operands):
     return lambda mask: None
 
 
-_MADE = {"mov": _moved, "ld": _loaded, "st": _stored, "cp": _copied, "shfl": _shuffled, "redux": _reduced,
-         "ldmatrix": _matrices, "stmatrix": _matrices, "bra": _jump, "bar": _barrier, "ret": _left, "exit": _left,
-         "nop": _nothing}
+#: How a step is made of an instruction, and the number of its operands where there is one.
+_MADE = {"mov": (_moved, 2), "ld": (_loaded, 2), "st": (_stored, 2), "cp": (_copied, None), "shfl": (_shuffled, 5),
+         "redux": (_reduced, 3), "ldmatrix": (_matrices, 2), "stmatrix": (_matrices, 2), "bra": (_jump, 1),
+         "bar": (_barrier, None), "ret": (_left, 0), "exit": (_left, 0), "nop": (_nothing, 0)}

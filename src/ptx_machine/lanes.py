@@ -1,23 +1,23 @@
 """Lanes that take their steps together: one warp, or all warps of a block in step.
 
 Lanes of a warp part where a jump is taken by some of them. Those with the lowest instruction go first, so they meet
-again where their ways join. Nothing here knows another team; that is :mod:`ptx_machine.block`.
+again where their ways join. Nothing here knows of other warps; they meet in :mod:`ptx_machine.launching`.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from .instructions import BARRIER, EXIT, compiled
-from .memory import Access
+from .memory import Access, Limits, stamps
 from .program import PTXError
 from .registers import Registers
 
 __all__ = ["BLOCK_REGISTERS", "Lanes"]
 
-#: What a block knows of itself, in the order of its three numbers.
+#: Registers that hold the three numbers of a block.
 BLOCK_REGISTERS = ("%ctaid.x", "%ctaid.y", "%ctaid.z")
 _WARP = 32
 
@@ -38,10 +38,10 @@ class Lanes:
         self.memories = {"global": launch.memory, "shared": launch.shared}
         self.counts, self.findings = launch.counts, launch.findings
         self.count, self.threads = count, np.arange(first, first + count)
-        own = {"%tid.x": self.threads, "%laneid": self.threads % _WARP, "%warpid": self.threads // _WARP}
+        own = {"%tid.x": self.threads, "%laneid": self.threads % _WARP}
         self.block_registers = {name: np.zeros(count, np.uint32) for name in BLOCK_REGISTERS}
         self.registers = Registers(self.program, count, own | self.block_registers, launch.symbols)
-        self.copies = _Copies(launch)
+        self.copies = _Copies(self)
         self.steps = compiled(self)
         self.guards = [each.guard and (self.registers.source(each.guard[0], "pred"), each.guard[1])
                        for each in self.program.instructions]
@@ -52,7 +52,8 @@ class Lanes:
             self.block_registers[name][:] = value
         self.at = np.zeros(self.count, np.int64)
         self.waiting, self.gone = np.zeros((2, self.count), bool)
-        self.together, self.moment = True, 0
+        self.together = True
+        self._begin_epoch()
         self.copies.forget()
 
     def run(self):
@@ -67,8 +68,12 @@ class Lanes:
         """Past the barrier."""
         self.at[self.waiting] += 1
         self.waiting[:] = False
-        self.moment = 0
+        self._begin_epoch()
         self._join()
+
+    def _begin_epoch(self):
+        self.moments = np.zeros(self.count, np.int64)
+        self.stamps = stamps(self.launch.epoch, self.moments, self.threads)
 
     def _run_together(self):
         """The usual case: all lanes at one instruction."""
@@ -100,8 +105,9 @@ class Lanes:
         ready = ~(self.waiting | self.gone)
         at = int(self.at[ready].min())
         here = ready & (self.at == at)
-        self.launch.spend(1)
-        self.counts.warps[at] += int(here.reshape(-1, _WARP).any(1).sum())
+        number = int(here.reshape(-1, _WARP).any(1).sum())
+        self.launch.spend(number)
+        self.counts.warps[at] += number
         guard = self.guards[at]
         mask = here if guard is None else here & (guard[0] == guard[1])
         wanted = self.steps[at](mask) if mask.any() else None
@@ -113,6 +119,8 @@ class Lanes:
 
     def _flow(self, wanted, at, mask, here):
         """Jump, wait or leave, for the lanes of a mask; the others that are here go on."""
+        if self.program.instructions[at].opcode == "bra.uni" and _in_parts(mask, here):
+            self.refuse(at, "some lanes of a warp jump and others do not")
         self.at[here] = at + 1
         if wanted == BARRIER:
             self.at[mask] = at
@@ -127,57 +135,81 @@ class Lanes:
         self.together = not (self.waiting | self.gone).any() and bool((self.at == self.at[0]).all())
 
     def access(self, index, mask):
-        """Who touches memory: the lanes of a mask, now."""
-        threads = self.threads if mask is None else self.threads[mask]
-        return Access(index, threads, self.launch.epoch, self.launch.first_epoch, self.moment)
+        """Who touches memory: the lanes of a mask (of bool, or indices), now."""
+        threads, now = (self.threads, self.stamps) if mask is None else (self.threads[mask], self.stamps[mask])
+        return Access.of(index, threads, now, self.launch.epoch, self.launch.first_epoch)
 
     def count_access(self, index, mask, addresses, width, shared):
-        threads = self.threads if mask is None else self.threads[mask]
-        self.counts.access(index, threads // _WARP, addresses, width, shared)
+        self.counts.access(index, self.threads if mask is None else self.threads[mask], addresses, width, shared)
 
-    def all_take_part(self, mask, index):
-        """Raises where an instruction of whole warps is executed by parts of one."""
-        if mask is not None:
-            of_warps = mask.reshape(-1, _WARP)
-            if (of_warps.any(1) != of_warps.all(1)).any():
-                raise PTXError(f"line {self.program.instructions[index].line}: some lanes of a warp execute "
-                               f"`{self.program.instructions[index]}`; the machine knows it for all of them")
+    def all_take_part(self, mask, index, members=None):
+        """Refuses an instruction of whole warps that some lanes of one execute, or that names only some of them."""
+        if mask is not None and _in_parts(mask, np.ones_like(mask)):
+            self.refuse(index, "some lanes of a warp execute it; the machine knows it for all of them")
+        if members is not None and (members != 0xFFFFFFFF).any():
+            self.refuse(index, f"it is of the lanes {int(members.min()):#x}; the machine knows it for all of them, -1")
 
-    def order_warps(self, mask, index):
+    def order_warps(self, mask, index, members):
         """What lanes of a warp did before is seen by its other lanes from now on."""
-        self.all_take_part(mask, index)
-        self.moment += 1
+        self.all_take_part(mask, index, members)
+        self.moments[slice(None) if mask is None else mask] += 1
+        if self.moments.max() >= Limits.MOMENTS:
+            self.refuse(index, f"{Limits.MOMENTS} of them between two barriers of the block; expected less")
+        self.stamps = stamps(self.launch.epoch, self.moments, self.threads)
+
+    def refuse(self, index, reason):
+        """Raises, for what an instruction turns out to be when it is executed."""
+        instruction = self.program.instructions[index]
+        raise PTXError(f"line {instruction.line}, `{instruction}`: {reason}")
+
+
+def _in_parts(mask, others):
+    """Whether a warp has lanes in a mask, and further ones among the others."""
+    return bool((mask.reshape(-1, _WARP).any(1) & (others & ~mask).reshape(-1, _WARP).any(1)).any())
+
+
+class _Copy(NamedTuple):
+    """An asynchronous copy that lanes have begun: by which instruction, who they are, and the group of each."""
+
+    instruction: int
+    lanes: np.ndarray
+    groups: np.ndarray
+    addresses: np.ndarray
+    values: np.ndarray
+
+    def only(self, chosen):
+        return _Copy(self.instruction, *(each[chosen] for each in self[1:]))
 
 
 class _Copies:
-    """Asynchronous copies of some lanes: begun, in groups, not landed before they are waited for."""
+    """Asynchronous copies of some lanes: each lane puts its own into groups, and waits for groups."""
 
-    def __init__(self, launch):
-        self.launch = launch
+    def __init__(self, lanes):
+        self.lanes, self.shared = lanes, lanes.launch.shared
         self.forget()
 
     def forget(self):
-        self.begun, self.groups = [], []
+        self.begun, self.groups = [], np.zeros(self.lanes.count, np.int64)  # how many groups a lane has closed
 
-    def begin(self, access, addresses, values):
-        self.launch.shared.begin_copy(access, addresses, values.dtype.itemsize * values.shape[1])
-        self.begun.append((access, addresses, values))
+    def begin(self, index, mask, addresses, values):
+        lanes = np.flatnonzero(mask)
+        copy = _Copy(index, lanes, self.groups[lanes], addresses[lanes], values[lanes])
+        good = self.shared.begin_copy(self.lanes.access(index, lanes), copy.addresses,
+                                      values.dtype.itemsize * values.shape[1])
+        self.begun.append(copy if good is None else copy.only(good))
 
     def commit(self, mask):
-        self._of_all(mask)
-        self.groups.append(self.begun)
-        self.begun = []
+        self.groups[slice(None) if mask is None else mask] += 1
 
-    def wait(self, mask, latest, moment):
-        """All groups land but the ``latest`` ones."""
-        self._of_all(mask)
-        landed = self.groups[:len(self.groups) - latest]
-        self.groups = self.groups[len(landed):]
-        for group in landed:
-            for access, addresses, values in group:
-                self.launch.shared.land(replace(access, epoch=self.launch.epoch, moment=moment), addresses, values)
-
-    @staticmethod
-    def _of_all(mask):
-        if mask is not None:
-            raise PTXError("groups of copies of some of the lanes; the machine knows those of all")
+    def wait(self, mask, latest):
+        """For the lanes of a mask all their groups land but the ``latest`` ones."""
+        begun, self.begun = self.begun, []
+        for copy in begun:
+            lands = copy.groups < self.groups[copy.lanes] - latest
+            if mask is not None:
+                lands &= mask[copy.lanes]
+            if lands.any():
+                landing = copy if lands.all() else copy.only(lands)
+                self.shared.land(self.lanes.access(copy.instruction, landing.lanes), landing.addresses, landing.values)
+            if not lands.all():
+                self.begun.append(copy.only(~lands))

@@ -10,10 +10,10 @@ import numpy as np
 from .arithmetic import DTYPES
 from .counting import Counts
 from .findings import Findings
+from .instructions import smallest_access
 from .lanes import Lanes
-from .memory import Memory
+from .memory import Limits, Memory
 from .program import Program
-from .registers import bits_of
 
 __all__ = ["SHARED_MEMORY", "Buffer", "LaunchError", "Report", "launch"]
 
@@ -22,6 +22,7 @@ SHARED_MEMORY = {"sm_75": 65536, "sm_80": 166912, "sm_86": 101376, "sm_89": 1013
                  "sm_100": 232448, "sm_120": 101376}
 _WARP = 32
 _FIRST_ADDRESS, _GAP = 1 << 32, 256
+_MOST_BLOCKS = 2**31 - 1, 65535, 65535
 
 
 class LaunchError(ValueError):
@@ -36,15 +37,16 @@ class Buffer:
     ----------
     name : str
     data : (n,) array of uint8
-        What is there; after the launch, what the kernel made of it.
+        What is there; after the launch, what the kernel made of it. Buffers may have one array in common, but not parts
+        of one.
     offset : int
-        Byte that the pointer points to.
+        The byte of it that the kernel's pointer points to.
     alignment : int
-        The address of the first byte, modulo 256.
+        The address of its first byte, modulo 256.
     exists : (n,) array of bool, optional
-        Bytes that belong to the buffer, all unless given: a view of larger memory may skip some.
+        Bytes that the kernel may touch, all unless given: a view of larger memory may skip some.
     written : bool
-        False if what is there means nothing: whoever reads a byte has to write it before.
+        False if what is there means nothing, so that the kernel has to write a byte before it reads it.
     """
 
     name: str
@@ -63,7 +65,7 @@ class Report:
     ----------
     program : Program
     findings : Findings
-        Empty for a kernel without a fault.
+        A dict; empty if no fault was seen.
     counts : Counts
     blocks, warps : int
         Blocks of the launch, warps of each block.
@@ -93,19 +95,20 @@ def launch(program, grid, arguments, *, shared_bytes=0, shared_limit=None, order
     grid : tuple of int
         Blocks in up to three directions.
     arguments : sequence
-        For each parameter of the program an array (changed in place), a :class:`Buffer`, an int or a float.
+        For each parameter of the program a contiguous array (changed in place), a :class:`Buffer`, an int or a float.
+        An array begins at a multiple of 256 bytes.
     shared_bytes : int
         Of the array whose size the launch gives.
     shared_limit : int, optional
         What the device has for a block, as in :data:`SHARED_MEMORY`.
     order : int, optional
-        Seed. From one barrier to the next warps run one after another, in random order, and so do blocks. Without a
-        seed all warps of a block take each step together, which is one order of many, and the fastest here.
+        A seed. From one barrier to the next, warps run one after another in random order, and so do blocks. Without a
+        seed, all warps of a block take each step together: one order of many, and the fastest here.
     blur : int, optional
-        Seed. Approximate instructions are off by what their documentation allows, the same for the same operands.
-        Without a seed, their results are as good as their type.
+        A seed. Approximate instructions are off by as much as their documentation allows, at random, but the same for
+        the same operands. Without a seed, their results are as good as their type.
     budget : int
-        Instructions, counted by warps, after which the launch is given up.
+        The launch is given up after so many instructions, each counted once for a warp.
 
     Returns
     -------
@@ -114,9 +117,9 @@ def launch(program, grid, arguments, *, shared_bytes=0, shared_limit=None, order
     Raises
     ------
     LaunchError
-        If a device would refuse the launch, or the budget is spent.
+        If a device would refuse the launch, if arguments do not fit the parameters, or if the budget is spent.
     PTXError
-        For an instruction that the machine does not know.
+        For an instruction that the machine does not know, with its line.
 
     Examples
     --------
@@ -138,16 +141,19 @@ def launch(program, grid, arguments, *, shared_bytes=0, shared_limit=None, order
     >>> numbers = np.arange(32, dtype=np.int32)
     >>> launch(kernel, (1,), [numbers]).describe(), numbers[:4]
     ('twice: nothing found in 1 blocks of 1 warps', array([0, 2, 4, 6], dtype=int32))
-    >>> report = launch(kernel, (1,), [numbers[:30]])
+    >>> report = launch(kernel, (1,), [numbers[:30]])  # its 32 threads need 32 numbers
     >>> [finding.kind for finding in report.findings.values()], report.findings["out of bounds", 4, None].where
     (['out of bounds', 'out of bounds'], '1 bytes past the end of twice_param_0')
     """
+    grid = tuple(grid)
+    if not 1 <= len(grid) <= 3 or not all(1 <= n <= most for n, most in zip(grid, _MOST_BLOCKS, strict=False)):
+        raise LaunchError(f"grid = {grid}; expected one to three numbers of blocks")
     running = _Launch(program, arguments, shared_bytes, shared_limit, blur, budget)
     with np.errstate(all="ignore"):  # a GPU, too, makes infinities and NaN without a word
         running.run(grid, order)
     running.give_back()
     return Report(program, running.findings, running.counts, int(np.prod(grid)), program.threads // _WARP,
-                  len(running.shared.bytes))
+                  running.shared_bytes)
 
 
 class _Launch:
@@ -157,32 +163,31 @@ class _Launch:
         if program.threads % _WARP or not 0 < program.threads <= 1024:
             raise LaunchError(f"{program.name} has blocks of {program.threads} threads; expected a multiple of 32 up "
                               "to 1024")
+        if len(program.instructions) > Limits.INSTRUCTIONS:
+            raise LaunchError(f"{program.name} has {len(program.instructions)} instructions; the machine counts up to "
+                              f"{Limits.INSTRUCTIONS}")
         self.program, self.counts, self.findings, self.left = program, Counts(program), Findings(), budget
         self.epoch = self.first_epoch = 0
         self.blur = blur
-        self.symbols, shared = self._shared(shared_bytes)
-        if shared_limit is not None and shared > shared_limit:
-            raise LaunchError(f"{program.name} needs {shared} bytes of shared memory; the device has {shared_limit}")
-        self.shared = Memory("shared memory", 0, shared, self._piece("shared"), self.findings, exists=True)
+        self.symbols, arrays, self.shared_bytes = self._shared(shared_bytes)
+        if shared_limit is not None and self.shared_bytes > shared_limit:
+            raise LaunchError(f"{program.name} needs {self.shared_bytes} bytes of shared memory; the device has "
+                              f"{shared_limit}")
+        self.shared = Memory(0, self.shared_bytes + 16, smallest_access(program, "shared"), self.findings)
+        for array in arrays:
+            self.shared.place(*array)
         self.parameters, self.buffers = {}, []
         self._place(arguments)
 
     def _shared(self, dynamic):
-        """Where the arrays in shared memory begin, and their bytes in all; the one of the launch's size comes last."""
-        symbols, end = {}, 0
+        """Addresses of the arrays in shared memory; with name and size; bytes in all. That of the launch comes last."""
+        symbols, arrays, end = {}, [], 0
         for name, size in sorted(self.program.shared.items(), key=lambda item: item[1] is None):
+            size = dynamic if size is None else size
             symbols[name] = end
-            end += -(-(dynamic if size is None else size) // 16) * 16
-        return symbols, end
-
-    def _piece(self, space):
-        """Bytes of the program's smallest access to a memory."""
-        sizes = [4]
-        for instruction in self.program.instructions:
-            name, *parts = instruction.opcode.split(".")
-            if name in ("ld", "st") and parts[0].partition(":")[0] == space:
-                sizes.append(bits_of(parts[-1]) // 8)
-        return min(sizes)
+            arrays.append((name, end, size))
+            end += -(-size // 16) * 16
+        return symbols, arrays, end
 
     def _place(self, arguments):
         """Parameters as bytes; buffers at addresses of their own, with nothing between them."""
@@ -193,19 +198,26 @@ class _Launch:
         addresses, end = {}, _FIRST_ADDRESS
         for (name, kind), value in zip(names, arguments, strict=True):
             if isinstance(value, np.ndarray):
-                value = Buffer(name, value.reshape(-1).view(np.uint8), alignment=value.ctypes.data % 256)
+                value = Buffer(name, _bytes_of(name, value))
             if isinstance(value, Buffer):
                 memory = value.data.ctypes.data, len(value.data)
                 if memory not in addresses:
+                    self._must_be_apart(value)
                     addresses[memory] = end + value.alignment
-                    end += value.alignment + -(-len(value.data) // _GAP) * _GAP + _GAP
+                    end += -(-(value.alignment + len(value.data)) // _GAP) * _GAP + _GAP
                 self.buffers.append((addresses[memory], value))
                 value = addresses[memory] + value.offset
-            self.parameters[name] = np.array([value], DTYPES[kind]).tobytes()
-        self.memory = Memory("global memory", _FIRST_ADDRESS, end - _FIRST_ADDRESS, self._piece("global"),
+            self.parameters[name] = _as_parameter(name, kind, value)
+        self.memory = Memory(_FIRST_ADDRESS, end - _FIRST_ADDRESS + _GAP, smallest_access(self.program, "global"),
                              self.findings)
         for address, buffer in self.buffers:
-            self.memory.place(buffer.name, address, buffer.data, buffer.exists, buffer.written)
+            self.memory.place(buffer.name, address, len(buffer.data), buffer.data if buffer.written else None,
+                              True if buffer.exists is None else buffer.exists)
+
+    def _must_be_apart(self, buffer):
+        for _, other in self.buffers:
+            if np.may_share_memory(buffer.data, other.data):
+                raise LaunchError(f"{buffer.name} and {other.name} share a part of their memory; expected all or none")
 
     def run(self, grid, order):
         rng = None if order is None else np.random.default_rng(order)
@@ -214,7 +226,7 @@ class _Launch:
         teams = [Lanes(self, first, size) for first in range(0, threads, size)]
         blocks = list(itertools.product(*(range(n) for n in (*grid, 1, 1)[:3])))
         for i in range(len(blocks)) if rng is None else rng.permutation(len(blocks)):
-            self.epoch += 1
+            self._begin_epoch()
             self.first_epoch = self.epoch
             self.shared.forget()
             for team in teams:
@@ -226,19 +238,28 @@ class _Launch:
             self.shared.must_have_landed()
 
     def _meet(self, teams):
-        """All lanes wait or have left. Who waits goes on, and what was done before is ordered before what comes."""
+        """All lanes wait or have left. Those that wait go on, and what was done before comes before what they do."""
         waiting = np.concatenate([team.waiting for team in teams])
         at = np.concatenate([team.at for team in teams])
-        if waiting.any():
-            of_warps = waiting.reshape(-1, _WARP)
-            same = np.where(of_warps, at.reshape(-1, _WARP), at[waiting].max())
-            if not waiting.all() or (same != same[:, :1]).any():
-                missing = int(np.argmin(waiting)) if not waiting.all() else int(np.argmax(at != at[0]))
-                where = f"{int(waiting.sum())} of {waiting.size} threads wait"
-                self.findings.add("barrier not reached", int(at[waiting][0]), where, (missing,))
-        self.epoch += 1
+        if waiting.any() and not waiting.all():
+            self.findings.add("barrier not reached", int(at[waiting][0]),
+                              f"where {int(waiting.sum())} of {waiting.size} threads wait and the others have left",
+                              (int(np.argmin(waiting)),))
+        elif waiting.any():
+            first = at.reshape(-1, _WARP)[:, 0].repeat(_WARP)
+            apart = at != first
+            if apart.any():
+                thread = int(np.argmax(apart))
+                self.findings.add("barrier not reached", int(at[thread]), "where a part of a warp waits",
+                                  (thread, thread // _WARP * _WARP), int(first[thread]))
+        self._begin_epoch()
         for team in teams:
             team.go_on()
+
+    def _begin_epoch(self):
+        self.epoch += 1
+        if self.epoch >= Limits.EPOCHS:
+            raise LaunchError(f"{self.program.name} has {self.epoch} barriers and blocks; expected less")
 
     def spend(self, instructions):
         self.left -= instructions
@@ -248,8 +269,23 @@ class _Launch:
     def give_back(self):
         """What the kernel made of the buffers."""
         for address, buffer in self.buffers:
-            start = address - self.memory.base
-            there = slice(start, start + len(buffer.data))
-            changed = self.memory.exists[there].view(bool) & self.memory.written[there].view(bool)
-            np.copyto(buffer.data, self.memory.bytes[there], where=changed)
+            start, size = address - self.memory.base, len(buffer.data)
+            np.copyto(buffer.data, self.memory.bytes[start:start + size], where=self.memory.written(address, size))
+
+
+def _bytes_of(name, array):
+    if not array.flags.c_contiguous:
+        raise LaunchError(f"{name} is no contiguous array; expected one, or a Buffer with the bytes that exist")
+    return array.reshape(-1).view(np.uint8)
+
+
+def _as_parameter(name, kind, value):
+    """The bytes of a number as a kernel gets it; of a whole number, those of its type or of the unsigned one."""
+    dtype = np.dtype(DTYPES[kind])
+    if dtype.kind == "f":
+        return np.array(value, dtype).tobytes()
+    bits = 8 * dtype.itemsize
+    if int(value) != value or not -2**(bits - 1) <= value < 2**bits:
+        raise LaunchError(f"{name} = {value}; expected a whole number of {bits} bits")
+    return (int(value) % 2**bits).to_bytes(dtype.itemsize, "little")
 

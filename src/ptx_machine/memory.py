@@ -1,42 +1,72 @@
 """Memory that watches its readers and writers: the global one of a launch, and the shared one of a block.
 
-Every byte knows whether it exists and whether it was written; every piece of it knows who touched it last. Two accesses
-to one piece by two threads are a race if at least one of them changes it and no barrier stands between them. To write
-what is there already changes nothing: threads may write the same value.
+It consists of pieces, each as wide as the smallest access that the program has. A piece knows whether it exists,
+whether it was written, and who was there last: to change it, to write what was there, and to read it.
+
+Two accesses to one piece by two threads are a race if at least one of them changes it and nothing orders them: neither
+a barrier of the block, nor one of their warp. No barrier orders two blocks of a launch. Threads may write the same
+value, but then nobody may read it before the next barrier: which of them changes it depends on the order, and a race
+is one in all orders.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Access", "Memory"]
+__all__ = ["Access", "Limits", "Memory", "stamps"]
 
-# A stamp says who was there last: from below, a flag (1 bit), a thread (11), an instruction (16), the moment of its
-# warp (10) and the epoch. Threads from 1024 on are several readers: of one warp, 1024 + its number, or of more.
-_THREAD, _INSTRUCTION, _MOMENT, _EPOCH = 1, 12, 28, 38
-_LANES_OF_WARP, _SEVERAL_WARPS = 1024, 2047
-_WARP = 32
+# A stamp says who was there, and when. From below: whether an earlier block was there, too (1 bit), the instruction
+# (16), the lane and the warp (6 each; all bits set for several), the moment of the warp (10) and the epoch (24).
+_TOO, _INSTRUCTION, _LANE, _WARP, _MOMENT, _EPOCH = 1, 1, 17, 23, 29, 39
+_LANES, _WARPS, _MOMENTS, _INSTRUCTIONS = 0x3F << _LANE, 0x3F << _WARP, 0x3FF << _MOMENT, 0xFFFF << _INSTRUCTION
+_THREADS = _WARPS | _LANES
+_NOBODY, _SEVERAL, _FIRST_BLOCK = -1, 0x3F, 1 << _EPOCH
+_ABSENT, _FRESH, _WRITTEN = 0, 1, 2  # what a piece may be
 _POISON = 0xA5
 
 
-@dataclass(frozen=True)
-class Access:
+class Limits:
+    """What a stamp can count; a launch that goes beyond is refused."""
+
+    INSTRUCTIONS, MOMENTS, EPOCHS = 2**16, 2**10 - 1, 2**24
+
+
+def stamps(epoch, moments, threads):
+    """What :class:`Access` holds for some threads, but for the instruction."""
+    return epoch << _EPOCH | moments << _MOMENT | threads // 32 << _WARP | threads % 32 << _LANE
+
+
+class Access(NamedTuple):
     """Who touches memory: lanes of one instruction.
 
-    ``epoch`` counts the barriers of the launch, over all of its blocks; the block's own began with ``first_epoch``.
-    ``moment`` counts what orders the lanes of one warp (bar.warp.sync) since its last barrier.
+    Attributes
+    ----------
+    instruction : int
+        Its index in the program.
+    threads : (n,) array
+    stamps : (n,) array
+        Who they are and when: the *epoch*, which counts the barriers of the launch over all of its blocks, and the
+        *moment*, which counts what ordered the lanes of a warp (bar.warp.sync) since its last barrier.
+    epoch, block : int
+        The lowest stamps of this epoch, and of this block.
     """
 
     instruction: int
     threads: np.ndarray
+    stamps: np.ndarray
     epoch: int
-    first_epoch: int
-    moment: int = 0
+    block: int
 
-    def stamps(self, threads):
-        return self.epoch << _EPOCH | self.moment << _MOMENT | self.instruction << _INSTRUCTION | threads << _THREAD
+    @classmethod
+    def of(cls, instruction, threads, stamps, epoch, first_epoch):
+        """The access of an instruction, with :func:`stamps` that lack it; ``first_epoch`` is the block's first."""
+        return cls(instruction, threads, stamps | instruction << _INSTRUCTION, epoch << _EPOCH, first_epoch << _EPOCH)
+
+    def only(self, chosen):
+        """The same for some of the lanes."""
+        return self._replace(threads=self.threads[chosen], stamps=self.stamps[chosen])
 
 
 class Memory:
@@ -44,264 +74,271 @@ class Memory:
 
     Parameters
     ----------
-    name : str
     base, size : int
         First address and number of bytes, multiples of 16.
     piece : int
-        Bytes of the smallest access: races are found piece by piece.
+        Bytes of the program's smallest access.
     findings : Findings
-    exists : bool
-        Whether the bytes may be touched before :meth:`place` has put something there.
     """
 
-    def __init__(self, name, base, size, piece, findings, exists=False):
-        self.name, self.base, self.piece, self.findings = name, base, piece, findings
-        self.bytes = np.full(size, _POISON, np.uint8)
-        self.exists, self.written = np.full(size, exists, np.uint8), np.zeros(size, np.uint8)
-        self.writes, self.reads = np.full((2, size // piece), -1, np.int64)
-        self.in_flight = np.full(size // piece, -1, np.int64)
+    def __init__(self, base, size, piece, findings):
+        self.base, self.piece, self.findings = base, piece, findings
+        self.bytes, self.exists = np.full(size, _POISON, np.uint8), np.zeros(size, bool)
+        self.pieces = self.bytes.view(f"u{piece}")
+        self.states = np.full(size // piece, _ABSENT, np.uint8)
+        self.changes, self.repeats, self.reads, self.in_flight = np.full((4, size // piece), _NOBODY, np.int64)
         self.copies = 0
         self.names = []
 
-    def place(self, name, address, data, mask=None, written=True):
-        """Bytes from outside at an address; with ``mask``, only those where it is true exist."""
+    def place(self, name, address, size, data=None, exists=True):
+        """Something of some bytes comes to an address, with its data unless nothing is written there yet.
+
+        With ``exists``, an array of bool, only the bytes belong to it where that is true.
+        """
         start = address - self.base
-        here = slice(start, start + len(data))
-        if written:
-            self.bytes[here] = data
-        self.exists[here] |= True if mask is None else mask
-        self.written[here] |= written
-        self.names.append((address, address + len(data), name))
+        self.exists[start:start + size] |= exists
+        if data is not None:
+            self.bytes[start:start + size] = data
+        first, end = start // self.piece, -(-(start + size) // self.piece)
+        whole = self.exists[first * self.piece:end * self.piece].reshape(-1, self.piece).all(1)
+        states = np.where(whole, _FRESH if data is None else _WRITTEN, _ABSENT).astype(np.uint8)
+        self.states[first:end] = np.maximum(self.states[first:end], states)
+        self.names.append((address, address + size, name))
+
+    def written(self, address, size):
+        """Which of some bytes exist and have a value."""
+        start = address - self.base
+        pieces = np.arange(start, start + size) // self.piece
+        return self.exists[start:start + size] & (self.states[pieces] == _WRITTEN)
 
     def forget(self):
-        """Shared memory is anything when a block begins."""
-        self.bytes[:], self.written[:] = _POISON, 0
-        self.writes[:] = self.reads[:] = self.in_flight[:] = -1
+        """What is there is anything, as in shared memory when a block begins."""
+        self.bytes[:] = _POISON
+        np.minimum(self.states, _FRESH, out=self.states)
+        self.changes[:] = self.repeats[:] = self.reads[:] = self.in_flight[:] = _NOBODY
         self.copies = 0
 
     def load(self, access, addresses, size, count=1):
-        """(n, count) unsigned integers of ``size`` bytes from n addresses."""
-        width = size * count
-        offsets, good = self._offsets(access, addresses, width)
-        values = np.full((len(addresses), count), _POISON * (2 ** (8 * size) - 1) // 255, np.dtype(f"u{size}"))
-        if len(offsets):
-            self._must_be_written(access, offsets, width, good)
-            values[good] = self.bytes.view(values.dtype)[offsets[:, None] // size + np.arange(count)]
-            self._read(_of(access, good), self._pieces(offsets, width))
-        return values
+        """(n, count) unsigned integers of ``size`` bytes from n addresses; a pattern of bits where there is nothing."""
+        access, pieces, states, mine, good = self._reached(access, addresses, size * count)
+        values = self.pieces.take(pieces).reshape(-1, size * count // self.piece).view(f"u{size}")
+        if len(pieces):
+            if np.minimum.reduce(states) < _WRITTEN:
+                self._report("read before written", access, states < _WRITTEN, pieces)
+            self._must_have_landed(access, pieces)
+            self._must_be_ordered(self.changes, access, pieces, mine)
+            _join(self.reads, access, pieces, mine)
+        if good is None:
+            return values
+        everywhere = np.full((len(addresses), size * count), _POISON, np.uint8).view(f"u{size}")
+        everywhere[good] = values
+        return everywhere
 
-    def store(self, access, addresses, values):
-        """(n, count) unsigned integers to n addresses."""
-        size, count = values.dtype.itemsize, values.shape[1]
-        offsets, good = self._offsets(access, addresses, size * count)
-        if len(offsets):
-            self._write(_of(access, good), offsets, values[good])
+    def store(self, access, addresses, values, always=False):
+        """(n, count) unsigned integers to n addresses; ``always`` takes them for a change, whatever was there."""
+        access, pieces, states, mine, good = self._reached(access, addresses, values.dtype.itemsize * values.shape[1])
+        if not len(pieces):
+            return
+        self._must_have_landed(access, pieces)
+        values = np.ascontiguousarray(values if good is None else values[good]).view(self.pieces.dtype).ravel()
+        changed = (self.pieces.take(pieces) != values) | (states < _WRITTEN) | always
+        differs = changed | self._must_be_ordered(self.changes, access, pieces, mine, changed)
+        self._must_be_ordered(self.repeats, access, pieces, mine, changed)
+        self._must_be_ordered(self.reads, access, pieces, mine, differs)
+        self.pieces[pieces], self.states[pieces] = values, _WRITTEN
+        if differs.all():
+            several = _join(self.changes, access, pieces, mine, ~changed)
+        else:
+            _join(self.repeats, access, pieces[~differs], mine[~differs])
+            _join(self.changes, access, pieces[differs], mine[differs], ~changed[differs])
+            several = True  # perhaps, one that changes a piece and one that does not
+        if several:
+            self._must_agree(access, pieces, values)
 
     def begin_copy(self, access, addresses, width):
-        """Bytes are on their way to these addresses. They are written now or later; until then nobody may look."""
-        offsets, good = self._offsets(access, addresses, width)
-        if len(offsets):
-            access = _of(access, good)
-            pieces = self._pieces(offsets, width)
+        """Bytes are on their way to these addresses. They arrive now or later; until then nobody may look.
+
+        Returns
+        -------
+        (n,) array of bool, or None for all
+            Where the addresses are good; what goes elsewhere is lost.
+        """
+        access, pieces, _, mine, good = self._reached(access, addresses, width)
+        if len(pieces):
             self._must_have_landed(access, pieces)
-            self._must_be_ordered(access, self.writes[pieces], pieces)
-            self._must_be_ordered(access, self.reads[pieces], pieces)
-            self.in_flight[pieces] = access.stamps(access.threads)[:, None]
-            self.copies += len(offsets)
+            for known in self.changes, self.repeats, self.reads:
+                self._must_be_ordered(known, access, pieces, mine)
+            self.in_flight[pieces] = mine
+            self.copies += len(access.threads)
+        return good
 
     def land(self, access, addresses, values):
-        """A copy arrives, and counts as a write of now."""
-        width = values.dtype.itemsize * values.shape[1]
-        offsets = (addresses - self.base).astype(np.int64)
-        self.in_flight[self._pieces(offsets, width)] = -1
-        self.copies -= len(offsets)
-        self._write(access, offsets, values)
+        """What :meth:`begin_copy` has begun arrives, as a change of now."""
+        pieces = self._reached(access, addresses, values.dtype.itemsize * values.shape[1])[1]
+        self.in_flight[pieces] = _NOBODY
+        self.copies -= len(addresses)
+        self.store(access, addresses, values, always=True)
+
+    def _reached(self, access, addresses, width):
+        """What an access finds; what is no multiple of its width, or does not exist, is reported and left out.
+
+        Returns
+        -------
+        Access, pieces, states, stamps, good
+            Who is left, the pieces that these touch, (lanes * pieces of each,), what they are and the stamps that they
+            would get, and a mask of those who are left; None for all.
+        """
+        offsets = addresses.view(np.int64) - self.base  # below the base they are negative, and large as unsigned
+        if np.maximum.reduce(offsets.view(np.uint64), initial=0) <= len(self.bytes) - width \
+                and not np.bitwise_or.reduce(offsets) & (width - 1):
+            pieces = self._pieces(offsets, width)
+            states = self.states.take(pieces)
+            if np.minimum.reduce(states, initial=_WRITTEN) > _ABSENT:
+                return access, pieces, states, access.stamps.repeat(width // self.piece), None
+        aligned = offsets & (width - 1) == 0
+        good = aligned & (offsets >= 0) & (offsets <= len(self.bytes) - width)
+        states = self.states.take(self._pieces(np.where(good, offsets, 0), width))
+        good &= (states.reshape(-1, width // self.piece) > _ABSENT).all(1)
+        self._report_addresses("misaligned", access, ~aligned, addresses, width)
+        self._report_addresses("out of bounds", access, aligned & ~good, addresses, width)
+        access, pieces = access.only(good), self._pieces(offsets[good], width)
+        return access, pieces, self.states.take(pieces), access.stamps.repeat(width // self.piece), good
 
     def must_have_landed(self):
         """Where a block ends, no copy may be under way."""
         if self.copies:
             late = self.in_flight[self.in_flight >= 0]
-            for instruction in np.unique(_instruction(late)):
-                these = late[_instruction(late) == instruction]
-                self.findings.add("not waited for", int(instruction), "still under way where its block ends",
-                                  (int(_thread(these[0])),), count=len(these))
+            for instruction in np.unique(late & _INSTRUCTIONS):
+                these = np.unique(late[late & _INSTRUCTIONS == instruction])
+                self.findings.add("not waited for", int(instruction) >> _INSTRUCTION,
+                                  "still under way where its block ends", _thread(int(these[0])), count=len(these))
 
     def _pieces(self, offsets, width):
-        return offsets[:, None] // self.piece + np.arange(max(width // self.piece, 1))
+        first = offsets >> (self.piece.bit_length() - 1)
+        if width == self.piece:
+            return first
+        return (first[:, None] + np.arange(width // self.piece)).ravel()
 
-    def _offsets(self, access, addresses, width):
-        """Where the good ones of some addresses lie, and which are good: a multiple of the width, all bytes there."""
-        offsets = addresses.astype(np.int64) - self.base
-        aligned = offsets % width == 0
-        good = aligned & (offsets >= 0) & (offsets <= len(self.bytes) - width)
-        good[good] = _all_set(self.exists, offsets[good], width)
-        if good.all():
-            return offsets, good
-        self._report("misaligned", access, ~aligned, addresses)
-        self._report("out of bounds", access, aligned & ~good, addresses)
-        return offsets[good], good
+    def _must_be_ordered(self, known, access, pieces, mine, matters=True):
+        """Reports a race with those who are known to have been there, where it matters; returns where there is any."""
+        races, before = False, known.take(pieces)
+        for kind, where in _unordered(access, mine, before):
+            races = where | races
+            where = where & matters
+            if where.any():
+                self._report(kind, access, where, pieces, before)
+        return races
 
-    def _must_be_written(self, access, offsets, width, good):
-        written = _all_set(self.written, offsets, width)
-        if not written.all():
-            self._report("read before written", _of(access, good), ~written, offsets + self.base)
-
-    def _read(self, access, pieces):
-        self._must_have_landed(access, pieces)
-        writes = self.writes[pieces]
-        if (writes >= 0).any():  # those that changed something
-            self._must_be_ordered(access, np.where(writes & 1, writes, -1), pieces)
-        before, mine = self.reads[pieces], access.threads[:, None]
-        earlier_block = (before >= 0) & ((_epoch(before) < access.first_epoch) | (before & 1 == 1))
-        readers = np.broadcast_to(mine, pieces.shape)
-        now = _epoch(before) == access.epoch
-        if now.any():
-            readers = np.where(now & (_moment(before) == access.moment), _together(readers, _thread(before)), readers)
-            readers = np.where(now & (_warp(before) != mine // _WARP), _SEVERAL_WARPS, readers)
-        self.reads[pieces] = access.stamps(readers) | earlier_block
-        last = _thread(self.reads[pieces])
-        if (last != readers).any():  # several lanes of this instruction read one piece, and one's stamp stayed
-            np.maximum.at(self.reads, pieces, access.stamps(_together(readers, last)) | earlier_block)
-
-    def _write(self, access, offsets, values):
-        size, count = values.dtype.itemsize, values.shape[1]
-        width = size * count
-        pieces = self._pieces(offsets, width)
-        self._must_have_landed(access, pieces)
-        cells = offsets[:, None] // size + np.arange(count)
-        data = self.bytes.view(values.dtype)
-        fresh = ~_all_set(self.written, offsets, width)[:, None]
-        changed = np.broadcast_to((data[cells] != values) | fresh, values.shape)
-        data[cells] = values
-        lost = data[cells] != values
+    def _must_agree(self, access, pieces, values):
+        """Two lanes may write one piece in one instruction, but not two values."""
+        lost = self.pieces.take(pieces) != values
         if lost.any():
-            lane = np.argmax(lost.any(1))
-            self._report("race", access, lost.any(1), offsets + self.base, other=access.instruction,
-                         others=access.threads[lane:lane + 1])
-        _set_all(self.written, offsets, width)
-        changed = _spread(changed, pieces.shape)
-        if changed.any():
-            before = np.where(changed, self.writes[pieces], -1)
-            if (before >= 0).any():
-                self._must_be_ordered(access, before, pieces)
-            before = np.where(changed, self.reads[pieces], -1)
-            if (before >= 0).any():
-                self._must_be_ordered(access, before, pieces, reads=True)
-        self.writes[pieces] = access.stamps(access.threads)[:, None] | changed
+            loser = int(np.argmax(lost))
+            winner = int(np.flatnonzero(pieces == pieces[loser])[-1])
+            thread = int(access.threads[winner * len(access.threads) // len(pieces)])
+            self._report("race", access, lost, pieces, other=(thread, access.instruction))
 
     def _must_have_landed(self, access, pieces):
         if self.copies:
-            flying = self.in_flight[pieces]
+            flying = self.in_flight.take(pieces)
             if (flying >= 0).any():
-                self._report_pieces("not waited for", access, flying >= 0, flying, pieces)
+                self._report("not waited for", access, flying >= 0, pieces, flying)
 
-    def _must_be_ordered(self, access, before, pieces, reads=False):
-        """Nobody else may have touched the pieces since the last barrier, and no other block at all."""
-        epochs = _epoch(before)
-        now = epochs == access.epoch
-        if now.any():
-            mine = access.threads[:, None]
-            now &= _thread(before) != mine
-            now &= (_warp(before) != mine // _WARP) | (_moment(before) >= access.moment)
-            if now.any():
-                self._report_pieces("race", access, now, before, pieces)
-        blocks = (before >= 0) & (epochs < access.first_epoch)
-        if reads:
-            blocks |= (before >= 0) & (before & 1 == 1)
-        if blocks.any():
-            self._report_pieces("race of blocks", access, blocks, before, pieces)
+    def _report(self, kind, access, bad, pieces, before=None, other=None):
+        """One finding, or one for each instruction that was there before."""
+        lanes = np.arange(len(pieces)) * len(access.threads) // len(pieces)
+        for instruction in [None] if before is None else np.unique(before[bad] & _INSTRUCTIONS):
+            these = bad if before is None else bad & (before & _INSTRUCTIONS == instruction)
+            first = int(np.argmax(these))
+            threads, at = [int(access.threads[lanes[first]])], None
+            if other:
+                threads, at = [*threads, other[0]], other[1]
+            elif before is not None:
+                threads, at = [*threads, *_thread(int(before[first]))], int(instruction) >> _INSTRUCTION
+            where = self._named(self.base + int(pieces[first]) * self.piece)
+            self.findings.add(kind, access.instruction, where, tuple(threads), at, len(set(lanes[these].tolist())))
 
-    def _report(self, kind, access, bad, addresses, other=None, others=()):
+    def _report_addresses(self, kind, access, bad, addresses, width):
         if bad.any():
             lane = int(np.argmax(bad))
-            threads = (int(access.threads[lane]), *map(int, others))
-            self.findings.add(kind, access.instruction, self._named(int(addresses[lane])), threads, other, bad.sum())
+            address = int(addresses.view(np.int64)[lane])
+            where = self._named(address)
+            if kind == "out of bounds":
+                outside = [self._named(byte) for byte in range(address, address + width) if not self._has(byte)]
+                where = outside[0] if outside[:1] == [where] else f"{outside[0]}, for {width} bytes at {where}"
+            else:
+                where = f"{width} bytes at {where}"
+            self.findings.add(kind, access.instruction, where, (int(access.threads[lane]),), count=bad.sum())
 
-    def _report_pieces(self, kind, access, bad, before, pieces):
-        """One finding for each instruction that was there before."""
-        for instruction in np.unique(_instruction(before[bad])):
-            these = bad & (_instruction(before) == instruction)
-            lane, piece = np.argwhere(these)[0]
-            thread = int(_thread(before[lane, piece]))
-            threads = (int(access.threads[lane]), *([thread] if thread < _LANES_OF_WARP else []))
-            where = self._named(self.base + int(pieces[lane, piece]) * self.piece)
-            self.findings.add(kind, access.instruction, where, threads, int(instruction), these.sum())
+    def _has(self, address):
+        return 0 <= address - self.base < len(self.exists) and bool(self.exists[address - self.base])
 
     def _named(self, address):
         for first, end, name in self.names:
             if first <= address < end:
                 return f"byte {address - first} of {name}"
         if not self.names:
-            return f"byte {address - self.base} of {self.name}"
+            return f"address {address:#x}"
         near = min(self.names, key=lambda each: min(abs(address - each[0]), abs(address - each[1])))
         if address < near[0]:
             return f"{near[0] - address} bytes before {near[2]}"
         return f"{address - near[1] + 1} bytes past the end of {near[2]}"
 
 
-def _of(access, chosen):
-    if chosen.all():
-        return access
-    return replace(access, threads=access.threads[chosen])
+def _unordered(access, mine, before):
+    """Pairs of a kind of race, and where the stamps ``before`` say that somebody was there without an order."""
+    found, last = [], np.maximum.reduce(before)
+    if last >= access.epoch:
+        apart = before ^ mine
+        others = apart & _THREADS != 0
+        if others.any():
+            now = others & (before >= access.epoch)
+            now &= (apart & _WARPS != 0) | (before & _MOMENTS >= mine & _MOMENTS)
+            if now.any():
+                found.append(("race", now))
+    if last >= 0 and access.block > _FIRST_BLOCK:
+        blocks = _of_earlier_blocks(access, before)
+        if blocks.any():
+            found.append(("race of blocks", blocks))
+    return found
 
 
-def _all_set(flags, offsets, width):
-    """Whether all bytes from some offsets, multiples of the width, are 1."""
-    words, first, ones = _words(flags, offsets, width)
-    good = words[first] == ones
-    return good & (words[first + 1] == ones) if width == 16 else good
+def _join(known, access, pieces, mine, remember=True):
+    """Puts the stamps of an access there, joined with those of its epoch that do not come before it.
+
+    Where ``remember`` is true, that an earlier block was there is kept, too. Returns whether several lanes meet.
+    """
+    before = known.take(pieces)
+    last = np.maximum.reduce(before, initial=_NOBODY)
+    if last >= access.epoch and ((before ^ mine) & _THREADS).any():
+        mine = np.where(before >= access.epoch, _both(before, mine), mine)
+    if last >= 0 and access.block > _FIRST_BLOCK:
+        mine = mine | (_of_earlier_blocks(access, before) & remember)
+    known[pieces] = mine
+    there = known.take(pieces)
+    if np.array_equal(there, mine):
+        return False
+    np.maximum.at(known, pieces, _both(there, mine))
+    return True
 
 
-def _set_all(flags, offsets, width):
-    words, first, ones = _words(flags, offsets, width)
-    words[first] = ones
-    if width == 16:
-        words[first + 1] = ones
+def _of_earlier_blocks(access, before):
+    """Whether stamps are of earlier blocks of the launch, or remember one."""
+    return (before >= 0) & ((before < access.block) | (before & _TOO == 1))
 
 
-def _words(flags, offsets, width):
-    """Flags in words of 8 at most, the word that each offset begins with, and one whose flags are all 1."""
-    step = min(width, 8)
-    words = flags.view(np.dtype(f"u{step}"))
-    return words, offsets // step, words.dtype.type(0x0101010101010101 & (2 ** (8 * step) - 1))
+def _both(before, mine):
+    """Stamps of two who were there in one epoch: the later one if it knows of the other, else several.
+
+    Of several in one warp it knows the moment; several warps have the last moment of all, so that nothing comes later.
+    """
+    apart = before ^ mine
+    warps = apart & _WARPS != 0
+    lanes = (apart & _LANES != 0) & (before & _MOMENTS >= mine & _MOMENTS)
+    return mine | np.where(warps, _MOMENTS | _THREADS, np.where(lanes, _LANES, 0))
 
 
-def _spread(changed, shape):
-    """(n, values) to (n, pieces): a piece has changed if its value has."""
-    if changed.shape == shape:
-        return changed
-    if changed.shape[1] < shape[1]:
-        return np.repeat(changed, shape[1] // changed.shape[1], axis=1)
-    return changed.reshape(shape[0], shape[1], -1).any(2)
-
-
-def _epoch(stamps):
-    return stamps >> _EPOCH
-
-
-def _moment(stamps):
-    return stamps >> _MOMENT & 0x3FF
-
-
-def _instruction(stamps):
-    return stamps >> _INSTRUCTION & 0xFFFF
-
-
-def _thread(stamps):
-    return stamps >> _THREAD & 0x7FF
-
-
-def _warp(stamps):
-    return _warp_of(_thread(stamps))
-
-
-def _warp_of(threads):
-    """Of a thread, or of several of one warp; 63 for several of more."""
-    return np.where(threads < _LANES_OF_WARP, threads // _WARP, np.minimum(threads - _LANES_OF_WARP, 63))
-
-
-def _together(threads, others):
-    """Both: the same thread, several of one warp, or several of more."""
-    one_warp = _warp_of(threads) == _warp_of(others)
-    several = np.where(one_warp & (_warp_of(threads) < 63), _LANES_OF_WARP + _warp_of(threads), _SEVERAL_WARPS)
-    return np.where(threads == others, threads, several)
+def _thread(stamp):
+    """The thread of a stamp, in a tuple; none of several."""
+    warp, lane = stamp >> _WARP & _SEVERAL, stamp >> _LANE & _SEVERAL
+    return () if lane == _SEVERAL else (warp * 32 + lane,)

@@ -24,14 +24,14 @@ class Instruction:
     ----------
     opcode : str
         With all its modifiers, as ``"ld.global.v4.b32"``.
-    operands : tuple of str or tuple of str
-        A tuple for each ``{...}`` in braces.
+    operands : tuple
+        A string each; for a vector ``{a, b}`` a tuple of strings.
     guard : (str, bool) or None
-        A predicate register, and the value of it that lets a lane take part.
+        A predicate register, and the value that it must have for a lane to take part.
     line : int
-        In the PTX, from 1.
+        Where it begins in the PTX, from 1.
     source : tuple of (str, int)
-        Files and lines of the kernel's source that it was made of, the innermost first.
+        File and line of the kernel's source that it was made from, then those that inlined it.
     """
 
     opcode: str
@@ -57,14 +57,14 @@ class Program:
     parameters : dict
         Type of each parameter by its name, in order: ``"u64"``, ``"u32"``, ``"f32"``, ...
     registers : dict
-        Type of each family of registers by its prefix, with their number: ``{"%r": ("b32", 95)}``; of a single one by
-        its name, with 0.
+        Type and number of each family of registers, by its prefix: ``{"%r": ("b32", 95)}`` for ``%r0`` to ``%r94``.
+        A register that is declared alone has the number 0.
     shared : dict
         Bytes of each array in shared memory by its name; None for the one whose size the launch gives.
     threads : int
-        Of a block, as the kernel was compiled for.
+        Threads of a block.
     labels : dict
-        Index of the instruction that each label stands before.
+        Index of the instruction that follows each label.
     instructions : tuple of Instruction
     """
 
@@ -83,7 +83,7 @@ class Program:
         Raises
         ------
         PTXError
-            If there is not one kernel, or a line is none of PTX.
+            If there is not exactly one kernel, or for a statement that the machine cannot read, with its line.
 
         Examples
         --------
@@ -117,7 +117,8 @@ _FILE = re.compile(r'\.file\s+(\d+)\s+"([^"]*)"')
 _LOCATION = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+\d+(.*)")
 _INLINED_AT = re.compile(r"inlined_at\s+(\d+)\s+(\d+)\s+\d+")
 _REGISTERS = re.compile(r"\.reg\s+\.(\w+)\s+([%\w$]+?)(?:<(\d+)>)?$")
-_SHARED = re.compile(r"\.shared\s+(?:\.align\s+\d+\s+)?\.b8\s+([\w$]+)\[(\d*)\]")
+_SHARED = re.compile(r"(?<!\w)\.shared\s+(?:\.align\s+(?:1|2|4|8|16)\s+)?\.b8\s+([\w$]+)\[(\d*)\]\s*;")
+_ENDS = "ret", "exit", "bra", "bra.uni"
 _LABEL = re.compile(r"([$\w]+):")
 _INSTRUCTION = re.compile(r"(?:@(!?)(%[\w$]+)\s+)?([a-z][\w.:]*)(?:\s+(.*))?$", re.DOTALL)
 
@@ -130,6 +131,8 @@ class _Reader:
         self.files = {int(number): name.rsplit("/", 1)[-1] for number, name in _FILE.findall(self.text)}
         self.registers, self.labels, self.instructions = {}, {}, []
         self.shared = {name: int(size) if size else None for name, size in _SHARED.findall(self.text)}
+        for other in re.finditer(r"(?<!\w)\.shared\s.*", _SHARED.sub("", self.text)):
+            raise PTXError(f"{other[0]!r}; expected arrays of .b8 in shared memory, aligned to 16 bytes at most")
         self.source, self.scopes = (), []
 
     def program(self):
@@ -141,6 +144,9 @@ class _Reader:
         threads = re.search(r"\.reqntid\s+(\d+)\s*$", directives.strip())
         if threads is None:
             raise PTXError(f"{name} says {directives.strip()!r} of its threads; expected .reqntid and one number")
+        last = self.instructions[-1] if self.instructions else None
+        if last is None or last.guard or last.opcode not in _ENDS:
+            raise PTXError(f"{name} does not end in one of {', '.join(_ENDS)}")
         return Program(name, self._parameters(parameters), self.registers, self.shared, int(threads[1]), self.labels,
                        tuple(self.instructions))
 
@@ -157,15 +163,17 @@ class _Reader:
     def _body(self, start):
         """Statements up to the brace that closes the kernel's."""
         line = self.text.count("\n", 0, start) + 1
-        depth, rest = 1, ""
+        depth, rest, begin = 1, "", line
         for number, text in enumerate(self.text[start:].split("\n"), start=line):
+            begin = begin if rest else number
             rest = f"{rest} {text.strip()}".strip()
             while rest:
-                rest, taken, depth = self._statement(rest, number, depth)
+                rest, taken, depth = self._statement(rest, begin, depth)
                 if depth == 0:
                     return
                 if not taken:
                     break
+                begin = number
         raise PTXError("the text ends within its kernel")
 
     def _statement(self, text, line, depth):
@@ -182,6 +190,8 @@ class _Reader:
             return text[1:].strip(), True, depth - 1
         label = _LABEL.match(text)
         if label:
+            if label[1] in self.labels:
+                raise PTXError(f"line {line}: the label {label[1]} once more")
             self.labels[label[1]] = len(self.instructions)
             return text[label.end():].strip(), True, depth
         statement, end, rest = text.partition(";")
@@ -201,14 +211,18 @@ class _Reader:
             self.source = tuple((self.files.get(file, "?"), line) for file, line in places if line)
 
     def _directive(self, statement, line):
+        if statement.startswith(".shared"):  # known from the beginning
+            return
         found = _REGISTERS.match(statement)
         if found is None:
-            if statement.startswith(".shared"):
-                return
             raise PTXError(f"line {line}: {statement!r}; expected registers or an instruction")
         kind, name, count = found[1], found[2], int(found[3] or 0)
-        if self.scopes:  # of an inner pair of braces: a name of its own
-            self.scopes[-1][name] = f"{name}@{line}"
+        if self.scopes and count:
+            raise PTXError(f"line {line}: {statement!r}; expected registers one by one within inner braces")
+        if name in (self.scopes[-1] if self.scopes else self.registers):
+            raise PTXError(f"line {line}: {name} is declared once more")
+        if self.scopes:  # the same name may mean something else elsewhere
+            self.scopes[-1][name] = f"{name}@{len(self.registers)}"
             name = self.scopes[-1][name]
         self.registers[name] = kind, count
 
@@ -226,6 +240,9 @@ class _Reader:
             each = each.strip()
             if each.startswith("{"):
                 operands.append(tuple(self._scoped(part.strip()) for part in each[1:-1].split(",")))
+            elif each.startswith("["):
+                place, sign, offset = re.sub(r"\s+", "", each[1:-1]).partition("+")
+                operands.append(f"[{self._scoped(place)}{sign}{offset}]")
             else:
                 operands.append(self._scoped(re.sub(r"\s+", "", each)))
         return tuple(operands)
