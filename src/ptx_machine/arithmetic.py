@@ -37,8 +37,8 @@ class Operation:
     function : callable
         Of one array for each source.
     blurred : callable or None
-        Of a result and an array of numbers in [-2, 2), for what a GPU computes approximately: a result that is as far
-        off as the documentation allows, up or down, where the number is beyond 1 or -1.
+        Of a result and an array of random numbers in [-2, 2), for what a GPU computes approximately: another result
+        that the documentation allows, further up or down the further the number is from 0.
     """
 
     result: str
@@ -63,7 +63,7 @@ def operation(opcode):
     """
     name, *modifiers = opcode.split(".")
     known = _KNOWN.get(name)
-    found = known(modifiers) if known else None
+    found = known(modifiers) if known and modifiers else None
     if found is None:
         raise PTXError(f"the machine does not know {opcode}")
     return found
@@ -74,13 +74,15 @@ _FLOATS = {"f32", "f64"}
 _BITS = {"b16", "b32", "b64"}
 
 
-def _same(function, types, count, rounding=("", "rn")):
-    """An operation whose sources have the type of the result; floats may be flushed, and rounded to nearest."""
+def _same(function, types, count, rounding=("rn",)):
+    """An operation whose sources have the type of the result; floats may be rounded to nearest, and flushed."""
     def meaning(modifiers):
         *others, kind = modifiers
-        flush = "ftz" in others
-        others = [each for each in others if each != "ftz"]
+        flush = others[-1:] == ["ftz"]
+        others = others[:-1] if flush else others
         if kind not in types or (others and (kind not in _FLOATS or others[0] not in rounding or len(others) > 1)):
+            return None
+        if flush and kind != "f32":
             return None
         return Operation(kind, (kind,) * count, _flushing(function) if flush else function)
     return meaning
@@ -99,12 +101,12 @@ def _first(*meanings):
 # integers
 
 def _quotient(a, b):
-    """Rounded toward 0; -1 for a divisor of 0, where a GPU may return anything."""
+    """Rounded toward 0; all bits set for a divisor of 0, where a GPU may return anything."""
     wide = [x.astype(np.int64) if x.dtype.itemsize < 8 else x for x in (a, b)]
     safe = np.where(b == 0, 1, wide[1])
     down = wide[0] // safe
     up = (down * safe != wide[0]) & ((wide[0] < 0) != (safe < 0))
-    return np.where(b == 0, -1, down + up).astype(a.dtype)
+    return np.where(b == 0, ~np.zeros_like(down), down + up).astype(a.dtype)
 
 
 def _remainder(a, b):
@@ -136,8 +138,8 @@ def _half(which):
 def _shift(left):
     """An amount beyond the width shifts everything out, but for the sign."""
     def meaning(modifiers):
-        kind, = modifiers
-        if kind not in (_BITS if left else _BITS | _INTEGERS):
+        kind = modifiers[0]
+        if len(modifiers) > 1 or kind not in (_BITS if left else _BITS | _INTEGERS):
             return None
         bits = int(kind[1:])
 
@@ -153,8 +155,8 @@ def _shift(left):
 
 def _bit_field(modifiers):
     """bfe: some bits, from a position, to the right; 0 beyond the register."""
-    kind, = modifiers
-    if kind not in ("u32", "u64"):
+    kind = modifiers[0]
+    if modifiers not in (["u32"], ["u64"]):
         return None
     shift = _shift(left=False)(modifiers).function
 
@@ -211,7 +213,7 @@ def _extreme(largest):
         *others, kind = modifiers
         if kind in _INTEGERS and not others:
             return Operation(kind, (kind, kind), np.maximum if largest else np.minimum)
-        if kind not in _FLOATS or set(others) - {"ftz", "NaN"}:
+        if kind not in _FLOATS or others not in ([], ["ftz"], ["NaN"], ["ftz", "NaN"]) or (others and kind != "f32"):
             return None
         function = of_floats
         if "NaN" in others:
@@ -221,48 +223,55 @@ def _extreme(largest):
     return meaning
 
 
-def _off_by(relative):
-    """A result times 1 + d, |d| <= relative."""
-    def blurred(result, chance):
-        return (result.astype(np.float64) * (1 + relative * np.clip(chance, -1, 1))).astype(result.dtype)
-    return blurred
+def _off_by_two_units(result, chance):
+    """float32 up to two units in the last place away, which PTX grants ex2.approx and div.full.
 
-
-#: Two units in the last place of a float32, at the lower end of a binade: as far as ex2.approx and div.full may be off.
-_TWO_ULP = 2.0**-22
+    Zero, infinity and NaN stay, and what is finite stays so, with its sign.
+    """
+    bits, sign = np.abs(result).view(np.int32), np.int32(-2**31)
+    moved = np.clip(bits + np.rint(chance).astype(np.int32), 1, np.finfo(np.float32).max.view(np.int32))
+    usual = np.isfinite(result) & (result != 0)
+    return np.where(usual, moved | result.view(np.int32) & sign, result.view(np.int32)).view(np.float32)
 
 
 def _power(modifiers):
-    """ex2.approx.f32."""
+    """ex2.approx.f32, which is exact for 0."""
     if modifiers not in (["approx", "f32"], ["approx", "ftz", "f32"]):
         return None
 
     def power(x):
         return np.exp2(x.astype(np.float64)).astype(np.float32)
-    return Operation("f32", ("f32",), _flushing(power) if "ftz" in modifiers else power, _off_by(_TWO_ULP))
+
+    def blurred(result, chance):
+        moved = np.where(result == 1, result, _off_by_two_units(result, chance))
+        return flushed(moved) if "ftz" in modifiers else moved
+    return Operation("f32", ("f32",), _flushing(power) if "ftz" in modifiers else power, blurred)
 
 
 def _full_quotient(modifiers):
     """div.full.f32."""
     if modifiers != ["full", "f32"]:
         return None
-    return Operation("f32", ("f32", "f32"), np.divide, _off_by(_TWO_ULP))
+    return Operation("f32", ("f32", "f32"), np.divide, _off_by_two_units)
 
 
 def _gross_reciprocal(modifiers):
-    """rcp.approx.ftz.f64, from and to the upper 32 bits alone: the first guess of a division in float64."""
+    """rcp.approx.ftz.f64, from and to the upper 32 bits alone: the first guess of a division in float64.
+
+    PTX does not say how good the guess is. Here it may be off by one unit of these 32 bits, besides what they cut off.
+    """
     if modifiers != ["approx", "ftz", "f64"]:
         return None
-    upper = np.uint64(0xFFFFFFFF00000000)
+    upper, nan = np.uint64(0xFFFFFFFF00000000), np.uint64(0x7FFFFFFF00000000)
 
     def reciprocal(x):
         exact = flushed(1.0 / flushed((x.view(np.uint64) & upper).view(np.float64)))
-        return (exact.view(np.uint64) & upper).view(np.float64)
+        return np.where(np.isnan(exact), nan, exact.view(np.uint64) & upper).view(np.float64)
 
     def blurred(result, chance):
         unit = np.clip(chance, -1, 1).astype(np.int64) << 32
         usual = np.isfinite(result) & (result != 0)
-        return np.where(usual, result.view(np.int64) + unit, result.view(np.int64)).view(np.float64)
+        return flushed(np.where(usual, result.view(np.int64) + unit, result.view(np.int64)).view(np.float64))
     return Operation("f64", ("f64",), reciprocal, blurred)
 
 
@@ -274,10 +283,12 @@ _COMPARED = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_eq
 
 def _comparison(modifiers):
     """setp: ordered comparisons are false for a NaN, those that end in u are true."""
-    if len(modifiers) != 2 or modifiers[1] not in DTYPES:
+    if len(modifiers) != 2 or modifiers[1] not in _BITS | _INTEGERS | _FLOATS:
         return None
     how, kind = modifiers
     function = _COMPARED.get(how)
+    if kind in _BITS and how not in ("eq", "ne"):
+        return None
     if kind in _FLOATS:
         unordered = _COMPARED.get(how.removesuffix("u")) if how.endswith("u") else None
         if how in ("nan", "num"):
@@ -293,8 +304,11 @@ def _comparison(modifiers):
 
 
 def _choice(modifiers):
-    kind, = modifiers
-    return Operation(kind, (kind, kind, "pred"), lambda a, b, p: np.where(p, a, b)) if kind in DTYPES else None
+    """selp."""
+    kind = modifiers[0]
+    if len(modifiers) > 1 or kind not in _BITS | _INTEGERS | _FLOATS:
+        return None
+    return Operation(kind, (kind, kind, "pred"), lambda a, b, p: np.where(p, a, b))
 
 
 # conversions
@@ -303,8 +317,8 @@ _ROUNDED = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 
 
 def _conversion(modifiers):
-    """cvt. A float becomes the nearest integer there is, and a NaN becomes 0."""
-    *how, to, of = modifiers
+    """cvt. A float beyond the integers becomes the last one; a NaN becomes 0, or where 64 bits occur the upper bit."""
+    *how, to, of = ["", *modifiers][-max(len(modifiers), 2):]
     if to not in DTYPES or of not in DTYPES:
         return None
     target = DTYPES[to]
@@ -314,7 +328,9 @@ def _conversion(modifiers):
     if to in floats and of in _INTEGERS and how == ["rn"]:
         return Operation(to, (of,), lambda x: x.astype(target))
     if to in _INTEGERS and of in _FLOATS and len(how) == 1 and how[0] in _ROUNDED:
-        return Operation(to, (of,), partial(_to_integer, _ROUNDED[how[0]], target))
+        bits = int(to[1:])
+        nan = 0 if of != "f64" and bits < 64 else -2**(bits - 1) if to[0] == "s" else 2**(bits - 1)
+        return Operation(to, (of,), partial(_to_integer, _ROUNDED[how[0]], target, nan))
     if to == of and to in _FLOATS and len(how) == 1 and how[0] in _ROUNDED:
         return Operation(to, (of,), _ROUNDED[how[0]])
     if to in floats and of in floats and how == (["rn"] if int(to[1:]) < int(of[1:]) else []):
@@ -332,7 +348,7 @@ def _packing(modifiers):
         narrow = bfloat16_from_float32
     elif modifiers == ["rn", "f16x2", "f32"]:
         def narrow(x):
-                return x.astype(np.float16).view(np.uint16)
+            return x.astype(np.float16).view(np.uint16)
     else:
         return None
 
@@ -341,13 +357,14 @@ def _packing(modifiers):
     return Operation("b32", ("f32", "f32"), packed)
 
 
-def _to_integer(rounded, target, x):
+def _to_integer(rounded, target, nan, x):
     limits = np.iinfo(target)
     whole = rounded(x)
     inside = np.clip(np.where(np.isnan(x), 0, whole), float(limits.min), float(limits.max))
-    # the largest 64-bit integers are no floats: what is clipped to their neighbour, which is too large, is set
-    return np.where(whole >= float(limits.max), limits.max,
-                    np.where(inside >= float(limits.max), 0, inside).astype(target)).astype(target)
+    # the largest integers need not be floats: what is clipped to a neighbour, which is too large, is set
+    large = inside >= float(limits.max)
+    integers = np.where(large, limits.max, np.where(large, 0, inside).astype(target))
+    return np.where(np.isnan(x), nan, integers).astype(target)
 
 
 def _added(meaning):

@@ -1,4 +1,4 @@
-"""Roundings that NumPy has not: fused multiply-add, bfloat16, flushing to zero. Exact, bit for bit."""
+"""Roundings that NumPy does not have: fused multiply-add, bfloat16, flushing to zero. Exact, bit for bit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def flushed(x):
 
 
 def float32_from_bfloat16(bits):
-    """float32 of the upper 16 bits of one."""
+    """The float32 whose upper 16 bits these are, which has the same value."""
     return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
@@ -61,10 +61,10 @@ def _in_float64(a, b, c):
     result = v_high + _sum_rounded_to_odd(t_low, v_low)
     size = np.maximum(np.abs(high), np.abs(c))
     least = np.minimum(*(np.where(x == 0, 1.0, np.abs(x)) for x in (high, c)))
-    simple = (size < 2.0**960) & (least > 2.0**-900) & (np.abs(a) < 2.0**960) & (np.abs(b) < 2.0**960)
-    plain = ~np.isfinite(a * b + c) | (high == 0)  # infinite, NaN, or nothing to add
-    result = np.where(plain, a * b + c, result)
-    for i in np.flatnonzero(~simple & np.isfinite(a) & np.isfinite(b) & np.isfinite(c) & (a != 0) & (b != 0)):
+    nothing = (a == 0) | (b == 0)  # to add
+    simple = (size < 2.0**960) & (least > 2.0**-900) & (np.abs(a) < 2.0**960) & (np.abs(b) < 2.0**960) & (high != 0)
+    result = np.where(~np.isfinite(a * b + c) | nothing, a * b + c, result)
+    for i in np.flatnonzero(~simple & np.isfinite(a) & np.isfinite(b) & np.isfinite(c) & ~nothing):
         result[i] = _by_fractions(*(float(np.broadcast_to(x, result.shape)[i]) for x in (a, b, c)))
     return result
 
