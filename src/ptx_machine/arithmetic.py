@@ -6,9 +6,9 @@ Approximate instructions are computed as well as their type can hold them, and s
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -47,6 +47,7 @@ class Operation:
     blurred: Callable | None = None
 
 
+@functools.cache
 def operation(opcode):
     """The operation of an opcode.
 
@@ -330,7 +331,7 @@ def _conversion(modifiers):
     if to in _INTEGERS and of in _FLOATS and len(how) == 1 and how[0] in _ROUNDED:
         bits = int(to[1:])
         nan = 0 if of != "f64" and bits < 64 else -2**(bits - 1) if to[0] == "s" else 2**(bits - 1)
-        return Operation(to, (of,), partial(_to_integer, _ROUNDED[how[0]], target, nan))
+        return Operation(to, (of,), functools.partial(_to_integer, _ROUNDED[how[0]], target, nan))
     if to == of and to in _FLOATS and len(how) == 1 and how[0] in _ROUNDED:
         return Operation(to, (of,), _ROUNDED[how[0]])
     if to in floats and of in floats and how == (["rn"] if int(to[1:]) < int(of[1:]) else []):

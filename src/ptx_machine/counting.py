@@ -6,6 +6,7 @@ import numpy as np
 
 __all__ = ["Counts"]
 
+_ALL_BUT_128 = ~np.uint64(127)
 _SECTOR, _BANKS = 32, 32  # bytes that global memory moves at once; words of 4 bytes that shared memory does
 
 
@@ -54,8 +55,8 @@ class Counts:
         """Counts an access of some threads of a block, to an address each."""
         self.lanes[instruction] += len(addresses)
         self.bytes[instruction] += width * len(addresses)
-        # the pattern repeats from step to step, shifted
-        key = shared, width, threads.tobytes(), (addresses - addresses[0]).tobytes(), int(addresses[0] % 128)
+        # the pattern repeats from step to step, shifted by a multiple of 128 bytes
+        key = shared, width, threads.tobytes(), (addresses - (addresses[0] & _ALL_BUT_128)).tobytes()
         if key not in self._known:
             self._known[key] = (_turns if shared else _sectors)(threads, addresses, width)
         if shared:

@@ -179,7 +179,8 @@ def _stored(lanes, index, opcode, operands):
     def store(mask):
         at = _chosen(address(), mask)
         lanes.count_access(index, mask, at, bits_of(kind) // 8 * count, space == "shared")
-        memory.store(lanes.access(index, mask), at, np.stack([_chosen(each, mask) for each in sources], 1))
+        values = [_chosen(each, mask) for each in sources]
+        memory.store(lanes.access(index, mask), at, np.stack(values, 1) if count > 1 else values[0][:, None])
     return store
 
 
@@ -240,14 +241,18 @@ def _shuffled(lanes, index, opcode, operands):
     lane = np.arange(lanes.count) % _WARP
     warp = np.arange(lanes.count) - lane
 
-    def shuffle(mask):
-        lanes.all_take_part(mask, index, members)
+    def giver():
         step, end, segment = (by & 31).astype(int), (clamp & 31).astype(int), (clamp >> 8 & 31).astype(int)
         first = lane & segment
         last = first | (end & ~segment)
         other = {"up": lane - step, "down": lane + step, "bfly": lane ^ step, "idx": first | (step & ~segment)}[how]
         there = other >= last if how == "up" else other <= last
-        _put(target, source[warp + np.where(there, other, lane)], mask)
+        return warp + np.where(there, other, lane)
+    always = None if "%" in operands[2] + operands[3] else giver()
+
+    def shuffle(mask):
+        lanes.all_take_part(mask, index, members)
+        _put(target, source[giver() if always is None else always], mask)
     return shuffle
 
 

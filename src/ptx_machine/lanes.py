@@ -85,9 +85,10 @@ class Lanes:
             mask, guard = None, guards[at]
             if guard is not None:
                 mask = guard[0] == guard[1]
-                if mask.all():
+                taking = np.count_nonzero(mask)
+                if taking == self.count:
                     mask = None
-                elif not mask.any():
+                elif not taking:
                     at += 1
                     continue
             wanted = steps[at](mask)

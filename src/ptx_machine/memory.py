@@ -189,11 +189,11 @@ class Memory:
             would get, and a mask of those who are left; None for all.
         """
         offsets = addresses.view(np.int64) - self.base  # below the base they are negative, and large as unsigned
-        if np.maximum.reduce(offsets.view(np.uint64), initial=0) <= len(self.bytes) - width \
+        if np.maximum.reduce(offsets.view(np.uint64)) <= len(self.bytes) - width \
                 and not np.bitwise_or.reduce(offsets) & (width - 1):
             pieces = self._pieces(offsets, width)
             states = self.states.take(pieces)
-            if np.minimum.reduce(states, initial=_WRITTEN) > _ABSENT:
+            if np.minimum.reduce(states) > _ABSENT:
                 return access, pieces, states, access.stamps.repeat(width // self.piece), None
         aligned = offsets & (width - 1) == 0
         good = aligned & (offsets >= 0) & (offsets <= len(self.bytes) - width)
@@ -225,7 +225,7 @@ class Memory:
         for kind, where in _unordered(access, mine, before):
             races = where | races
             where = where & matters
-            if where.any():
+            if np.count_nonzero(where):
                 self._report(kind, access, where, pieces, before)
         return races
 
@@ -290,15 +290,14 @@ def _unordered(access, mine, before):
     found, last = [], np.maximum.reduce(before)
     if last >= access.epoch:
         apart = before ^ mine
-        others = apart & _THREADS != 0
-        if others.any():
-            now = others & (before >= access.epoch)
+        if np.count_nonzero(apart & _THREADS):
+            now = (before >= access.epoch) & (apart & _THREADS != 0)
             now &= (apart & _WARPS != 0) | (before & _MOMENTS >= mine & _MOMENTS)
-            if now.any():
+            if np.count_nonzero(now):
                 found.append(("race", now))
     if last >= 0 and access.block > _FIRST_BLOCK:
         blocks = _of_earlier_blocks(access, before)
-        if blocks.any():
+        if np.count_nonzero(blocks):
             found.append(("race of blocks", blocks))
     return found
 
@@ -310,13 +309,13 @@ def _join(known, access, pieces, mine, remember=True):
     """
     before = known.take(pieces)
     last = np.maximum.reduce(before, initial=_NOBODY)
-    if last >= access.epoch and ((before ^ mine) & _THREADS).any():
+    if last >= access.epoch and np.count_nonzero((before ^ mine) & _THREADS):
         mine = np.where(before >= access.epoch, _both(before, mine), mine)
     if last >= 0 and access.block > _FIRST_BLOCK:
         mine = mine | (_of_earlier_blocks(access, before) & remember)
     known[pieces] = mine
     there = known.take(pieces)
-    if np.array_equal(there, mine):
+    if not np.count_nonzero(there != mine):
         return False
     np.maximum.at(known, pieces, _both(there, mine))
     return True

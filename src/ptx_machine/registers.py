@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 import numpy as np
@@ -16,6 +17,7 @@ _FLOAT = re.compile(r"0(?:[fF]([0-9a-fA-F]{8})|[dD]([0-9a-fA-F]{16}))$")
 _POISON = 0xA5
 
 
+@functools.cache
 def bits_of(kind):
     """Width of a type in bits; a predicate counts as 1."""
     return 1 if kind == "pred" else 8 * np.dtype(DTYPES[kind]).itemsize
@@ -116,8 +118,7 @@ class Registers:
 
     def _constant(self, value, kind):
         """As many copies as there are lanes, so that constants are arrays like the others."""
-        value = np.broadcast_to(np.asarray(value), self.lanes)
-        return value.astype(DTYPES[kind]) if value.dtype != DTYPES[kind] else value.copy()
+        return np.full(self.lanes, value, DTYPES[kind])
 
     @staticmethod
     def _number(text, kind):
