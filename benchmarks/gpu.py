@@ -44,7 +44,8 @@ def parsed(arguments):
     parser.add_argument("--folder", type=Path, help="where the JSON goes: data/, for a rehearsal _build/gpu_rehearsal/")
     parser.add_argument("--workers", type=int, help="processes that run the tests (one for two cores, 8 at most)")
     parser.add_argument("--on", default="cuda", metavar="DEVICE",
-                        help="cuda; or interpreter: small shapes in Triton's interpreter, a rehearsal and no result")
+                        help="cuda; or a rehearsal and no result, with small shapes: interpreter (Triton's), or "
+                             "ptx_machine, which executes the compiled kernels")
     parser.add_argument("--here", action="store_true", help="one stage in this process, for a debugger or a profiler")
     options = parser.parse_args(arguments)
     for stage in options.stages:
@@ -58,7 +59,7 @@ def parsed(arguments):
 
 def run(stage, options):
     """One stage in this process, and its status."""
-    from gpu_stages import device
+    from gpu_stages import device, machine
 
     try:
         where = device.chosen(options.on)
@@ -73,6 +74,7 @@ def run(stage, options):
     folder = options.folder or ROOT / ("_build/gpu_rehearsal" if where.rehearsal else "data")
     folder.mkdir(parents=True, exist_ok=True)
     module = importlib.import_module(f"gpu_stages.{stage}")
+    machine.installed()
     options.seconds = max(0.0, options.seconds - (time.monotonic() - BEGAN))  # loading torch may take a minute
     return module.run(where, folder, options)
 

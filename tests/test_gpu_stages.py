@@ -40,7 +40,7 @@ def test_no_device(tmp_path):
 @pytest.mark.parametrize("arguments, said", [
     (["time"], "stage = time; expected one of correctness, memory, accuracy, times"),
     (["times", "accuracy", "--here"], "--here with stages = times, accuracy; expected one stage"),
-    (["times", "--here", "--on", "tpu"], "--on = tpu; expected one of cuda, interpreter")])
+    (["times", "--here", "--on", "tpu"], "--on = tpu; expected one of cuda, interpreter, ptx_machine")])
 def test_wrong_arguments(arguments, said):
     done = gpu(*arguments)
     assert done.returncode == 2 and said in done.stderr
@@ -84,7 +84,7 @@ def test_rehearsals_are_no_results_of_a_gpu():
         if name != "cuda":
             described = device.described()
             assert described["rehearsal"] and described["device"].startswith("none: a rehearsal")
-    with pytest.raises(ValueError, match="--on = tpu; expected one of cuda, interpreter"):
+    with pytest.raises(ValueError, match="--on = tpu; expected one of cuda, interpreter, ptx_machine"):
         chosen("tpu")
 
 

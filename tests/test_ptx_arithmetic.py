@@ -18,6 +18,7 @@ from ptx_kernels import kernel, run
 
 from ptx_machine import PTXError
 from ptx_machine.arithmetic import _KNOWN, operation
+from ptx_machine.rounding import fused_multiply_add
 
 NAN, INF = math.nan, math.inf
 #: Bits of the significand and largest exponent of the floating-point types.
@@ -242,6 +243,25 @@ def special(kind):
     return np.array([sign * float(value) for value in values for sign in (1, -1)], FLOATS[kind])
 
 
+#: Bits of half numbers: zeros, subnormal ones, 1, the largest, infinities and NaN, of both signs, and some others.
+HALVES = {kind: np.unique(np.array([sign | bits for sign in (0, 0x8000) for bits in (0, 1, one, 2 * one, infinity - 1,
+                                                                                  infinity, infinity + 1, 0x7FFF)]
+                                   + list(range(77, 2**16, 1999)), np.uint16))
+          for kind, one, infinity in (("f16", 0x3C00, 0x7C00), ("bf16", 0x3F80, 0x7F80))}
+
+
+def value_of_half(bits, kind):
+    """The number that 16 bits mean, by the definition of the format."""
+    width = 10 if kind == "f16" else 7
+    sign, exponent, rest = bits >> 15, bits >> width & 2 ** (15 - width) - 1, bits & 2**width - 1
+    if exponent == 2 ** (15 - width) - 1:
+        value = NAN if rest else INF
+    else:
+        unit = max(exponent, 1) - 2 ** (14 - width) + 1 - width
+        value = math.ldexp(rest + (2**width if exponent else 0), unit)
+    return -value if sign else value
+
+
 def plain(kind, exact, *operands):
     """A function of numbers, computed in fractions and rounded; of infinities, NaN and exact zeros as Python has it."""
     def meaning(*x):
@@ -272,6 +292,27 @@ def test_sums_and_products_of_floats(kind):
     for opcode, exact in {"add": added, "sub": subtracted, "mul": multiplied}.items():
         for rounding in ("", ".rn"):
             check(f"{opcode}{rounding}.{kind}", plain(kind, exact), a, b, result=FLOATS[kind])
+
+
+def test_pairs_of_float32():
+    """Both halves of a register at once, of GPUs since sm_100."""
+    a, b, c = (np.random.default_rng(i).permutation(np.repeat(special("f32"), 4)) for i in range(3))
+    for opcode, function, sources in (("add.f32x2", np.add, (a, b)), ("add.rn.f32x2", np.add, (a, b)),
+                                      ("sub.f32x2", np.subtract, (a, b)), ("mul.f32x2", np.multiply, (a, b)),
+                                      ("fma.rn.f32x2", fused_multiply_add, (a, b, c))):
+        got = computed(opcode, *(each.view(np.uint64) for each in sources), result=np.uint64).view(np.float32)
+        with np.errstate(all="ignore"):
+            assert got.tobytes() == function(*sources).tobytes() or np.array_equal(got, function(*sources), True)
+
+
+@pytest.mark.parametrize("kind", HALVES)
+def test_sums_with_a_half(kind):
+    """The first source is half as wide, of GPUs since sm_100; one rounding, of the sum."""
+    a, b = (each.ravel() for each in np.meshgrid(HALVES[kind], special("f32")))
+    for name, exact in {"add": added, "sub": subtracted}.items():
+        def meaning(a, b, exact=exact):
+            return plain("f32", exact)(value_of_half(a, kind), b)
+        check(f"{name}.rn.f32.{kind}", meaning, a, b, result=np.float32)
 
 
 @pytest.mark.parametrize("kind", FLOATS)
@@ -374,6 +415,11 @@ def test_extremes_and_signs_of_floats(kind):
     if kind == "f32":
         check("min.NaN.f32", lambda a, b: NAN if a != a or b != b else least(a, b), a, b, result=np.float32)
         check("max.NaN.f32", lambda a, b: NAN if a != a or b != b else -least(-a, -b), a, b, result=np.float32)
+        c = np.random.default_rng(0).permutation(a)
+        check("min.f32", lambda a, b, c: least(least(a, b), c), a, b, c, result=np.float32)
+        check("max.f32", lambda a, b, c: -least(-a, least(-b, -c)), a, b, c, result=np.float32)
+        check("max.NaN.f32", lambda a, b, c: NAN if a != a or b != b or c != c else -least(-a, least(-b, -c)),
+              a, b, c, result=np.float32)
         check("max.ftz.NaN.f32", lambda a, b: NAN if a != a or b != b else -least(-flushed(a), -flushed(b)), a, b,
               result=np.float32)
 
@@ -387,6 +433,18 @@ def test_comparisons_of_floats(kind):
         check(f"setp.{how}u.{kind}", lambda a, b, f=meaning: f(a, b) or a != a or b != b, a, b, result=bool)
     check(f"setp.num.{kind}", lambda a, b: a == a and b == b, a, b, result=bool)
     check(f"setp.nan.{kind}", lambda a, b: a != a or b != b, a, b, result=bool)
+
+
+@pytest.mark.parametrize("kind", HALVES)
+def test_signs_and_comparisons_of_halves(kind):
+    a, b = (each.ravel() for each in np.meshgrid(HALVES[kind], HALVES[kind]))
+    check(f"abs.{kind}", lambda bits: bits & 0x7FFF, HALVES[kind], result=np.uint16)
+    for how, meaning in COMPARED.items():
+        def of_bits(a, b, f=meaning, unordered=False):
+            a, b = value_of_half(a, kind), value_of_half(b, kind)
+            return (f(a, b) and a == a and b == b) or (unordered and (a != a or b != b))
+        check(f"setp.{how}.{kind}", of_bits, a, b, result=bool)
+        check(f"setp.{how}u.{kind}", lambda a, b, f=of_bits: f(a, b, unordered=True), a, b, result=bool)
 
 
 # conversions
@@ -488,7 +546,8 @@ def test_floats_to_wider_floats():
     check("cvt.f64.f32", float, special("f32"), result=np.float64)
     check("cvt.f32.f32", float, special("f32"), result=np.float32)
     bits = np.arange(2**16, dtype=np.uint16)[::41]
-    check("cvt.f32.bf16", lambda b: float(np.array(b << 16, np.uint32).view(np.float32)), bits, result=np.float32)
+    for to in FLOATS:
+        check(f"cvt.{to}.bf16", lambda b: float(np.array(b << 16, np.uint32).view(np.float32)), bits, result=FLOATS[to])
 
 
 def bits_of_bfloat16(value):
@@ -633,13 +692,14 @@ def test_the_gross_reciprocal():
 # what is not known
 
 @pytest.mark.parametrize("opcode", """
+    add.f32x2.rn add.f32.bf16 add.rz.f32.f16 add.rn.f32.tf32 fma.f32x2 abs.bf16x2
     add add. add.b32 add.f16 add.sat.s32 add.cc.s32 add.ftz.s32 add.ftz.f64 add.rz.f32 add.rn.rn.f32 add.ftz.rn.f32
     sub.s16x2 mul.s32 mul.hi.s64 mul.wide.s64 mul.lo.f32 mul.rm.f64 mul24.lo.s32 mad.hi.s32 mad.lo.f32 mad.s32
     fma.f32 fma.rz.f32 fma.rn.f16 fma.rn.ftz.f64 fma.rn.relu.f16 div.f32 div.approx.f32 div.full.ftz.f32 div.rz.f32
     rem.f32 abs.u32 abs.rn.f32 neg.u32 neg.b32 min.NaN.f64 min.ftz.f64 min.NaN.ftz.f32 min.xorsign.abs.f32 min.f16
     max.s16x2 max.relu.s32 and.s32 and.ftz.b32 not.b8 cnot.b32 lop3.b32 shl.s32 shl.b32.x shr shf.l.wrap.b32
     bfe.s32 bfe.b32 bfe.u32.x bfi.b32 prmt.b32.f4e prmt ex2.f32 ex2.approx.f16 lg2.approx.f32 sin.approx.f32 sqrt.rn.f32
-    rcp.rn.f64 rcp.approx.f32 setp.eq setp.lt.b32 setp.eq.f16 setp.eq.bf16x2 setp.eq.pred setp.equ.s32 setp.lo.u32
+    rcp.rn.f64 rcp.approx.f32 setp.eq setp.lt.b32 setp.eq.f16x2 setp.eq.bf16x2 setp.eq.pred setp.equ.s32 setp.lo.u32
     setp.lt.ftz.f32 setp.lt.and.s32 setp.nu.f32 selp selp.pred selp.f16 selp.b32.x set.lt.u32.f32 slct.f32.s32
     cvt.s32 cvt.s32.f32 cvt.rn.s32.f32 cvt.rzi.s8.f32 cvt.sat.u8.s32 cvt.rn.f32.f16 cvt.f16.f32 cvt.rz.f16.f32
     cvt.rni.f32.f64 cvt.ftz.f32.f16 cvt.rn.bf16.f64 cvt.rn.relu.bf16.f32 cvt.rz.bf16x2.f32 cvt.rn.f16x2.f64

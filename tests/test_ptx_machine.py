@@ -99,8 +99,9 @@ def test_registers_of_inner_braces():
     "bra $missing;": "line {}, `bra $missing`: the machine does not know bra to $missing",
     "{ mov.b32 %r10, 5;": "ends within its kernel",
     "@%p1 mov.b32 %r10, 5; @p mov.b32 %r10, 5;": "line {}: '@p mov.b32 %r10, 5'",
-    ".shared .b32 x[3];": r".shared .b32 x[3];'; expected arrays of .b8",
-    ".shared .align 128 .b8 x[3];": "expected arrays of .b8 in shared memory, aligned to 16 bytes",
+    ".shared .pred x[3];": r".shared .pred x[3];'; expected numbers",
+    ".shared .b32 x; { .shared .b32 x; }": "x is declared once more",
+    ".shared .align 128 .b8 x[3];": "expected numbers in shared memory, aligned to 16 bytes",
     "ret; @%p1 ret; } .visible .entry other() { ret;": "2 kernels",
     ".reg .f16x3 x;": "does not know registers x of type f16x3",
     ".reg .b32 %r1<3>;": "does not know registers %r1 of type b32, or knows them already",
@@ -382,6 +383,19 @@ def test_reductions_of_a_warp(kind):
         assert (out[32 * warp:32 * warp + 32] == expected).all()
 
 
+@pytest.mark.parametrize("kind", ["max.f32", "min.f32", "max.NaN.f32", "min.NaN.f32"])
+def test_reductions_of_floats(kind):
+    """Of GPUs since sm_100: a NaN does not count unless it is asked for, or nothing else is there."""
+    given = np.random.default_rng(1).normal(size=(3, 32)).astype(np.float32)
+    given[1, 7], given[2] = np.nan, np.nan
+    out = np.zeros(96, np.float32)
+    run(kernel(f"""add.s64 %rd10, %rd1, %rd8; ld.global.b32 %r10, [%rd10];
+        redux.sync.{kind} %r10, %r10, -1; st.global.b32 [%rd9], %r10;""", 96), out, given)
+    extreme = np.max if "max" in kind else np.min
+    of_the_second = np.nan if "NaN" in kind else extreme(given[1, np.arange(32) != 7])
+    assert np.array_equal(out, np.repeat([extreme(given[0]), of_the_second, np.nan], 32).astype(np.float32), True)
+
+
 @pytest.mark.parametrize("count", [1, 2, 4])
 @pytest.mark.parametrize("order", [None, 0])
 def test_matrices(count, order):
@@ -458,7 +472,7 @@ def test_whole_warps_may_leave_out_what_whole_warps_do(order):
     "shfl.sync.up.b32 %r10, %r11, 1, 0;": "4 operands; expected 5",
     "redux.sync.max.b32 %r10, %r11, -1;": "does not know redux.sync.max.b32",
     "redux.sync.and.s32 %r10, %r11, -1;": "does not know redux.sync.and.s32",
-    "redux.sync.max.f32 %r10, %r11, -1;": "does not know redux.sync.max.f32",
+    "redux.sync.add.f32 %r10, %r11, -1;": "does not know redux.sync.add.f32",
     "redux.sync.max.s32 %r10, %r11, 1;": "does not know the lanes 1",
     "mov.b32 %r12, 1; redux.sync.max.s32 %r10, %r11, %r12;": "it is of the lanes 0x1",
     "ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r10}, [%r2];": "1 registers; expected 2",

@@ -1,10 +1,12 @@
-"""Where the kernels run: on CUDA, or for a rehearsal in Triton's interpreter. Another place is one more entry."""
+"""Where the kernels run: on CUDA; for a rehearsal, in Triton's interpreter, or compiled on ptx_machine."""
 
 from __future__ import annotations
 
 import importlib.util
 import re
 from dataclasses import dataclass, field
+
+from . import machine
 
 __all__ = ["DEVICES", "Device", "chosen", "is_lost"]
 
@@ -60,7 +62,9 @@ class Device:
 DEVICES = {device.name: device for device in (
     Device("cuda", "cuda"),
     Device("interpreter", "cpu", "the kernels in Triton's interpreter on the CPU, small shapes; times mean nothing",
-           {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}))}
+           {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}),
+    Device("ptx_machine", "cpu", "the compiled kernels executed on the CPU, small shapes; times mean nothing",
+           machine.ENVIRONMENT))}
 
 
 def chosen(name):

@@ -1,6 +1,6 @@
 """Launches of all eight kernels that differ in what they do to memory; run by itself, or by compute-sanitizer.
 
-    python benchmarks/gpu_stages/launches.py --device cuda [--planted memcheck]
+    PYTHONPATH=src:benchmarks python benchmarks/gpu_stages/launches.py --device cuda [--planted memcheck]
 
 Each line that it prints is a launch that has ended. With `--planted` a kernel follows that does what this tool of the
 sanitizer looks for: a tool that does not find it has shown nothing about the others.
@@ -11,6 +11,7 @@ import argparse
 import torch
 import triton
 import triton.language as tl
+from gpu_stages import machine
 
 from reference_impl.torch_impl import ctc_loss, rnnt_loss
 
@@ -80,14 +81,17 @@ def main():
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--planted", choices=PLANTED)
     options = parser.parse_args()
+    stand_in = machine.installed()
     for number, case in enumerate(CASES):
         loss, gradient = launch(*case, options.device)
         numbers = loss.detach().cpu().tolist()  # waits for the kernels
         print(f"launched {number}: {case[0]} {case[1]} {case[2]} {case[3]}: {numbers}", flush=True)
     if options.planted:
         print(f"planted: {options.planted}", flush=True)
-        PLANTED[options.planted][1,](torch.empty(1024, device="cuda"), torch.zeros(128, device="cuda"))
-        torch.cuda.synchronize()
+        kernel = stand_in.kernel(PLANTED[options.planted]) if stand_in else PLANTED[options.planted]
+        kernel[1,](torch.empty(1024, device=options.device), torch.zeros(128, device=options.device))
+        if not stand_in:
+            torch.cuda.synchronize()
 
 
 if __name__ == "__main__":

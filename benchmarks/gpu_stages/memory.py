@@ -1,5 +1,7 @@
 """Stage 2: compute-sanitizer on launches of all eight kernels: memory, races, barriers, reads of what nobody wrote.
 
+In a rehearsal on ptx_machine that machine is the tool.
+
 A tool says something only if it saw every launch, and found the error that was planted after them.
 """
 
@@ -11,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from . import sanitizer
+from . import machine, sanitizer
 from .launches import CASES, PLANTED
 from .record import ROOT, NotThere, Record, about
 
@@ -36,8 +38,11 @@ def run(where, folder, options):
         return checked(tool, [program, "--tool", tool], where, record.left())
 
     # the first one shows that the launches end, and compiles the kernels for the others
-    record.run({"no tool": lambda: checked("no tool", [], where, record.left()),
-                **{tool: lambda tool=tool: by(tool) for tool in sanitizer.TOOLS}}, options.only)
+    parts = {"no tool": lambda: checked("no tool", [], where, record.left()),
+             **{tool: lambda tool=tool: by(tool) for tool in sanitizer.TOOLS}}
+    if where.environment == machine.ENVIRONMENT:
+        parts = {"ptx_machine": lambda: checked("memcheck", [], where, record.left())}
+    record.run(parts, options.only)
     record.result["left_out"] += [row["tool"] for row in rows if row.get("time was up")]
     for row in rows:
         print(said(row))

@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from . import machine
 from .device import is_lost
 from .record import selected
 
 _PLAN = json.loads(Path(os.environ["GPU_TESTS"]).read_text(encoding="utf-8"))
 _ON_DEVICE = {"triton", "cuda", "torch on cuda"}
+_MACHINE = machine.installed()
 
 
 def _say(**entries):
@@ -65,6 +67,17 @@ def pytest_runtest_protocol(item, nextitem):
         item.session.shouldstop = "the CUDA context is lost"
     elif time.time() > _PLAN["until"]:
         item.session.shouldstop = "the time is up"
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """On ptx_machine a test fails, too, if a kernel did what it may not do."""
+    if _MACHINE:
+        _MACHINE.reports.clear()
+    result = yield
+    faults = [report.describe() for report in _MACHINE.reports if report.findings] if _MACHINE else []
+    assert not faults, "\n".join(faults)
     return result
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -39,12 +39,22 @@ class Operation:
     blurred : callable or None
         Of a result and an array of random numbers in [-2, 2), for what a GPU computes approximately: another result
         that the documentation allows, further up or down the further the number is from 0.
+    more : bool
+        Whether an instruction may have one source more, which the function takes together with the first result.
     """
 
     result: str
     sources: tuple
     function: Callable
     blurred: Callable | None = None
+    more: bool = False
+
+    def of(self, count):
+        """The operation of as many sources, if it has that form; else itself."""
+        if not self.more or count != len(self.sources) + 1:
+            return self
+        return replace(self, sources=(*self.sources, self.sources[-1]), more=False,
+                       function=lambda *sources: self.function(self.function(*sources[:-1]), sources[-1]))
 
 
 @functools.cache
@@ -72,6 +82,7 @@ def operation(opcode):
 
 _INTEGERS = {"s16", "u16", "s32", "u32", "s64", "u64"}
 _FLOATS = {"f32", "f64"}
+_AS_FLOAT32 = {"f16": lambda x: x.astype(np.float32), "bf16": float32_from_bfloat16}
 _BITS = {"b16", "b32", "b64"}
 
 
@@ -201,6 +212,30 @@ def _in_halves(function):
 
 # floats
 
+def _in_pairs(function, count, rounding):
+    """An operation on both of the float32 in a register of 64 bits."""
+    def both(*sources):
+        return function(*(x.view(np.float32) for x in sources)).view(np.uint64)
+    return lambda modifiers: Operation("b64", ("b64",) * count, both) if modifiers in rounding else None
+
+
+def _widening(function):
+    """An operation of float32 whose first source is only half as wide."""
+    def meaning(modifiers):
+        if len(modifiers) != 3 or modifiers[:2] != ["rn", "f32"] or modifiers[2] not in _AS_FLOAT32:
+            return None
+        wide = _AS_FLOAT32[modifiers[2]]
+        return Operation("f32", (modifiers[2], "f32"), lambda a, b: function(wide(a), b))
+    return meaning
+
+
+def _magnitude(modifiers):
+    """abs of floats half as wide, whose upper bit is their sign."""
+    if modifiers not in (["f16"], ["bf16"]):
+        return None
+    return Operation(*modifiers, tuple(modifiers), lambda x: (x.view(np.uint16) & np.uint16(0x7FFF)).view(x.dtype))
+
+
 def _extreme(largest):
     """min and max: a NaN loses, unless ``.NaN`` is asked for, and -0 < +0."""
     chosen, bits = (np.fmax, np.bitwise_and) if largest else (np.fmin, np.bitwise_or)
@@ -220,7 +255,7 @@ def _extreme(largest):
         if "NaN" in others:
             def function(a, b):
                 return np.where(np.isnan(a) | np.isnan(b), a.dtype.type(np.nan), of_floats(a, b))
-        return Operation(kind, (kind, kind), _flushing(function) if "ftz" in others else function)
+        return Operation(kind, (kind, kind), _flushing(function) if "ftz" in others else function, more=kind == "f32")
     return meaning
 
 
@@ -284,9 +319,12 @@ _COMPARED = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_eq
 
 def _comparison(modifiers):
     """setp: ordered comparisons are false for a NaN, those that end in u are true."""
-    if len(modifiers) != 2 or modifiers[1] not in _BITS | _INTEGERS | _FLOATS:
+    if len(modifiers) != 2 or modifiers[1] not in _BITS | _INTEGERS | _FLOATS | _AS_FLOAT32.keys():
         return None
     how, kind = modifiers
+    if kind in _AS_FLOAT32:
+        wide, of_wide = _AS_FLOAT32[kind], _comparison([how, "f32"])
+        return of_wide and Operation("pred", (kind, kind), lambda a, b: of_wide.function(wide(a), wide(b)))
     function = _COMPARED.get(how)
     if kind in _BITS and how not in ("eq", "ne"):
         return None
@@ -336,8 +374,8 @@ def _conversion(modifiers):
         return Operation(to, (of,), _ROUNDED[how[0]])
     if to in floats and of in floats and how == (["rn"] if int(to[1:]) < int(of[1:]) else []):
         return Operation(to, (of,), lambda x: x.astype(target))
-    if (to, of, how) == ("f32", "bf16", []):
-        return Operation(to, (of,), float32_from_bfloat16)
+    if to in _FLOATS and (of, how) == ("bf16", []):
+        return Operation(to, (of,), lambda x: float32_from_bfloat16(x).astype(target))
     if (to, of, how) == ("bf16", "f32", ["rn"]):
         return Operation(to, (of,), bfloat16_from_float32)
     return None
@@ -372,16 +410,21 @@ def _added(meaning):
     return lambda modifiers: meaning(modifiers, added=True)
 
 
+_TO_NEAREST = ["f32x2"], ["rn", "f32x2"]
 _KNOWN = {
-    "add": _first(_in_halves(np.add), _same(np.add, _INTEGERS | _FLOATS, 2)),
-    "sub": _same(np.subtract, _INTEGERS | _FLOATS, 2),
-    "mul": _first(_half("lo"), _half("wide"), _half("hi"), _same(np.multiply, _FLOATS, 2)),
+    "add": _first(_in_halves(np.add), _in_pairs(np.add, 2, _TO_NEAREST), _widening(np.add),
+                  _same(np.add, _INTEGERS | _FLOATS, 2)),
+    "sub": _first(_in_pairs(np.subtract, 2, _TO_NEAREST), _widening(np.subtract),
+                  _same(np.subtract, _INTEGERS | _FLOATS, 2)),
+    "mul": _first(_half("lo"), _half("wide"), _half("hi"), _in_pairs(np.multiply, 2, _TO_NEAREST),
+                  _same(np.multiply, _FLOATS, 2)),
     "mad": _first(_added(_half("lo")), _added(_half("wide"))),
-    "fma": lambda modifiers: _same(fused_multiply_add, _FLOATS, 3)(modifiers) if "rn" in modifiers else None,
+    "fma": _first(_in_pairs(fused_multiply_add, 3, [["rn", "f32x2"]]),
+                  lambda modifiers: _same(fused_multiply_add, _FLOATS, 3)(modifiers) if "rn" in modifiers else None),
     "div": _first(_full_quotient, _same(_quotient, _INTEGERS, 2),
                   lambda modifiers: _same(np.divide, _FLOATS, 2)(modifiers) if "rn" in modifiers else None),
     "rem": _same(_remainder, _INTEGERS, 2),
-    "abs": _same(np.abs, {"s16", "s32", "s64"} | _FLOATS, 1, rounding=()),
+    "abs": _first(_magnitude, _same(np.abs, {"s16", "s32", "s64"} | _FLOATS, 1, rounding=())),
     "neg": _same(np.negative, {"s16", "s32", "s64"} | _FLOATS, 1, rounding=()),
     "min": _extreme(largest=False),
     "max": _extreme(largest=True),

@@ -12,6 +12,7 @@ import importlib.util
 import inspect
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -169,6 +170,7 @@ def _module(file):
 
 
 def _serve():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # to stop a computation is not to stop what compiles for it
     answers, sys.stdout = sys.stdout, sys.stderr  # what Triton prints is no answer
     for line in sys.stdin:
         try:

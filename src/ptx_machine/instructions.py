@@ -7,6 +7,7 @@ follows; a jump returns the index to go on at, and others :data:`BARRIER` or :da
 
 from __future__ import annotations
 
+import functools
 import re
 
 import numpy as np
@@ -56,7 +57,7 @@ def _put(target, value, mask):
 
 def _computed(lanes, index, opcode, operands):
     """Anything that needs only registers of its own lane."""
-    known = operation(opcode)
+    known = operation(opcode).of(len(operands) - 1)
     if len(operands) != 1 + len(known.sources):
         raise PTXError(f"{len(operands)} operands; expected {1 + len(known.sources)}")
     of, to = lanes.registers.source, lanes.registers.target
@@ -257,19 +258,19 @@ def _shuffled(lanes, index, opcode, operands):
 
 
 def _reduced(lanes, index, opcode, operands):
-    """redux.sync: one number of all lanes of a warp."""
-    found = re.match(r"redux\.sync\.(?:(max|min|add)\.([us]32)|(and|or|xor)\.(b32))$", opcode)
+    """redux.sync: one number of all lanes of a warp, by an operation of two."""
+    found = re.match(r"redux\.sync\.(?:(max|min|add)\.([us]32)|(and|or|xor)\.(b32)|(max|min)\.((?:NaN\.)?f32))$",
+                     opcode)
     if found is None:
         raise PTXError(f"the machine does not know {opcode}")
-    function = {"max": np.maximum, "min": np.minimum, "add": np.add, "and": np.bitwise_and, "or": np.bitwise_or,
-                "xor": np.bitwise_xor}[found[1] or found[3]]
-    kind = found[2] or found[4]
+    name, kind = [each for each in found.groups() if each]
+    function, kind = operation(f"{name}.{kind}").function, kind.rpartition(".")[2]
     target, source = lanes.registers.target(operands[0], kind), lanes.registers.source(operands[1], kind)
     members = _members(lanes, operands[2])
 
     def reduce(mask):
         lanes.all_take_part(mask, index, members)
-        _put(target, np.repeat(function.reduce(source.reshape(-1, _WARP), axis=1, dtype=source.dtype), _WARP), mask)
+        _put(target, functools.reduce(function, source.reshape(-1, _WARP).T).repeat(_WARP), mask)
     return reduce
 
 

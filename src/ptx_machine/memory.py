@@ -22,7 +22,7 @@ __all__ = ["Access", "Limits", "Memory", "stamps"]
 _TOO, _INSTRUCTION, _LANE, _WARP, _MOMENT, _EPOCH = 1, 1, 17, 23, 29, 39
 _LANES, _WARPS, _MOMENTS, _INSTRUCTIONS = 0x3F << _LANE, 0x3F << _WARP, 0x3FF << _MOMENT, 0xFFFF << _INSTRUCTION
 _THREADS = _WARPS | _LANES
-_NOBODY, _SEVERAL, _FIRST_BLOCK = -1, 0x3F, 1 << _EPOCH
+_NOBODY, _SEVERAL, _FIRST_BLOCK = 0, 0x3F, 1 << _EPOCH  # epochs count from 1, so every stamp is positive
 _ABSENT, _FRESH, _WRITTEN = 0, 1, 2  # what a piece may be
 _POISON = 0xA5
 
@@ -86,7 +86,8 @@ class Memory:
         self.bytes, self.exists = np.full(size, _POISON, np.uint8), np.zeros(size, bool)
         self.pieces = self.bytes.view(f"u{piece}")
         self.states = np.full(size // piece, _ABSENT, np.uint8)
-        self.changes, self.repeats, self.reads, self.in_flight = np.full((4, size // piece), _NOBODY, np.int64)
+        # zeros take no memory before they are touched
+        self.changes, self.repeats, self.reads, self.in_flight = (np.zeros(size // piece, np.int64) for _ in range(4))
         self.copies = 0
         self.names = []
 
@@ -100,16 +101,17 @@ class Memory:
         if data is not None:
             self.bytes[start:start + size] = data
         first, end = start // self.piece, -(-(start + size) // self.piece)
-        whole = self.exists[first * self.piece:end * self.piece].reshape(-1, self.piece).all(1)
+        whole = self.exists.view(self.pieces.dtype)[first:end] == np.ones(self.piece, bool).view(self.pieces.dtype)
         states = np.where(whole, _FRESH if data is None else _WRITTEN, _ABSENT).astype(np.uint8)
-        self.states[first:end] = np.maximum(self.states[first:end], states)
+        np.maximum(self.states[first:end], states, out=self.states[first:end])
         self.names.append((address, address + size, name))
 
     def written(self, address, size):
         """Which of some bytes exist and have a value."""
         start = address - self.base
-        pieces = np.arange(start, start + size) // self.piece
-        return self.exists[start:start + size] & (self.states[pieces] == _WRITTEN)
+        first, end = start // self.piece, -(-(start + size) // self.piece)
+        bytes_of = (self.states[first:end] == _WRITTEN).repeat(self.piece)[start - first * self.piece:][:size]
+        return self.exists[start:start + size] & bytes_of
 
     def forget(self):
         """What is there is anything, as in shared memory when a block begins."""
@@ -207,7 +209,7 @@ class Memory:
     def must_have_landed(self):
         """Where a block ends, no copy may be under way."""
         if self.copies:
-            late = self.in_flight[self.in_flight >= 0]
+            late = self.in_flight[self.in_flight > _NOBODY]
             for instruction in np.unique(late & _INSTRUCTIONS):
                 these = np.unique(late[late & _INSTRUCTIONS == instruction])
                 self.findings.add("not waited for", int(instruction) >> _INSTRUCTION,
@@ -241,8 +243,8 @@ class Memory:
     def _must_have_landed(self, access, pieces):
         if self.copies:
             flying = self.in_flight.take(pieces)
-            if (flying >= 0).any():
-                self._report("not waited for", access, flying >= 0, pieces, flying)
+            if (flying > _NOBODY).any():
+                self._report("not waited for", access, flying > _NOBODY, pieces, flying)
 
     def _report(self, kind, access, bad, pieces, before=None, other=None):
         """One finding, or one for each instruction that was there before."""
@@ -295,7 +297,7 @@ def _unordered(access, mine, before):
             now &= (apart & _WARPS != 0) | (before & _MOMENTS >= mine & _MOMENTS)
             if np.count_nonzero(now):
                 found.append(("race", now))
-    if last >= 0 and access.block > _FIRST_BLOCK:
+    if last > _NOBODY and access.block > _FIRST_BLOCK:
         blocks = _of_earlier_blocks(access, before)
         if np.count_nonzero(blocks):
             found.append(("race of blocks", blocks))
@@ -311,7 +313,7 @@ def _join(known, access, pieces, mine, remember=True):
     last = np.maximum.reduce(before, initial=_NOBODY)
     if last >= access.epoch and np.count_nonzero((before ^ mine) & _THREADS):
         mine = np.where(before >= access.epoch, _both(before, mine), mine)
-    if last >= 0 and access.block > _FIRST_BLOCK:
+    if last > _NOBODY and access.block > _FIRST_BLOCK:
         mine = mine | (_of_earlier_blocks(access, before) & remember)
     known[pieces] = mine
     there = known.take(pieces)
@@ -323,7 +325,7 @@ def _join(known, access, pieces, mine, remember=True):
 
 def _of_earlier_blocks(access, before):
     """Whether stamps are of earlier blocks of the launch, or remember one."""
-    return (before >= 0) & ((before < access.block) | (before & _TOO == 1))
+    return (before > _NOBODY) & ((before < access.block) | (before & _TOO == 1))
 
 
 def _both(before, mine):

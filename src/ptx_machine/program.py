@@ -117,7 +117,8 @@ _FILE = re.compile(r'\.file\s+(\d+)\s+"([^"]*)"')
 _LOCATION = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+\d+(.*)")
 _INLINED_AT = re.compile(r"inlined_at\s+(\d+)\s+(\d+)\s+\d+")
 _REGISTERS = re.compile(r"\.reg\s+\.(\w+)\s+([%\w$]+?)(?:<(\d+)>)?$")
-_SHARED = re.compile(r"(?<!\w)\.shared\s+(?:\.align\s+(?:1|2|4|8|16)\s+)?\.b8\s+([\w$]+)\[(\d*)\]\s*;")
+_SHARED = re.compile(r"(?<!\w)\.shared\s+(?:\.align\s+(?:1|2|4|8|16)\s+)?\.[busf](8|16|32|64)\s+([\w$]+)"
+                     r"(?:\[(\d*)\])?\s*;")
 _ENDS = "ret", "exit", "bra", "bra.uni"
 _LABEL = re.compile(r"([$\w]+):")
 _INSTRUCTION = re.compile(r"(?:@(!?)(%[\w$]+)\s+)?([a-z][\w.:]*)(?:\s+(.*))?$", re.DOTALL)
@@ -130,9 +131,14 @@ class _Reader:
         self.text = "\n".join(line.partition("//")[0] for line in text.splitlines())
         self.files = {int(number): name.rsplit("/", 1)[-1] for number, name in _FILE.findall(self.text)}
         self.registers, self.labels, self.instructions = {}, {}, []
-        self.shared = {name: int(size) if size else None for name, size in _SHARED.findall(self.text)}
+        self.shared = {}
+        for found in _SHARED.finditer(self.text):
+            if found[2] in self.shared:
+                raise PTXError(f"{found[0]!r}: {found[2]} is declared once more")
+            length = found[3] or ("1" if found[3] is None else "")
+            self.shared[found[2]] = int(length) * int(found[1]) // 8 if length else None
         for other in re.finditer(r"(?<!\w)\.shared\s.*", _SHARED.sub("", self.text)):
-            raise PTXError(f"{other[0]!r}; expected arrays of .b8 in shared memory, aligned to 16 bytes at most")
+            raise PTXError(f"{other[0]!r}; expected numbers in shared memory, aligned to 16 bytes at most")
         self.source, self.scopes = (), []
 
     def program(self):

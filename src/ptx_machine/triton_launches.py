@@ -57,12 +57,16 @@ class TritonLaunches:
         originals = [(module, name, getattr(module, name)) for module in modules for name in module.__all__
                      if hasattr(getattr(module, name), "arg_names")]
         for module, name, kernel in originals:
-            setattr(module, name, _Kernel(kernel, self))
+            setattr(module, name, self.kernel(kernel))
         try:
             yield self
         finally:
             for module, name, kernel in originals:
                 setattr(module, name, kernel)
+
+    def kernel(self, kernel):
+        """A kernel that is launched as Triton's are, ``kernel[grid](*arguments, **options)``, and runs on the machine."""
+        return _Kernel(kernel, self)
 
     def launch(self, kernel, grid, arguments, options):
         """One launch; its report is kept, and returned."""
@@ -121,10 +125,9 @@ def _copied(arguments):
 
 
 class _Kernel:
-    """A kernel that is launched as Triton's are: ``kernel[grid](*arguments, **options)``."""
-
     def __init__(self, kernel, machine):
-        self.kernel, self.machine = kernel, machine
+        self.kernel, self.machine = getattr(kernel, "kernel", kernel), machine
+        self.arg_names = self.kernel.arg_names
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.machine.launch(self.kernel, grid, arguments, options)
@@ -137,11 +140,9 @@ def buffer_of(name, tensor):
     storage = tensor.untyped_storage()
     data = torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
     size = tensor.element_size()
-    exists = np.zeros(len(data) // size * size, bool).reshape(-1, size)
-    strides = [stride for stride, length in zip(tensor.stride(), tensor.shape, strict=True)]
-    places = np.full(tensor.shape, tensor.storage_offset())
-    for axis, (stride, length) in enumerate(zip(strides, tensor.shape, strict=True)):
-        places = places + np.arange(length).reshape(-1, *[1] * (tensor.ndim - axis - 1)) * stride
-    exists[places.reshape(-1)] = True
-    exists = np.concatenate([exists.reshape(-1), np.zeros(len(data) % size, bool)])
+    steps = [size * stride for stride in tensor.stride()]
+    exists = np.zeros(len(data), bool)
+    elements = exists[:len(data) // size * size].reshape(-1, size)[tensor.storage_offset():]
+    if tensor.numel():
+        np.lib.stride_tricks.as_strided(elements, (*tensor.shape, size), (*steps, 1))[:] = True
     return Buffer(name, data, tensor.storage_offset() * size, storage.data_ptr() % 256, exists)

@@ -1,0 +1,53 @@
+"""CUDA replaced by ptx_machine: the kernels as they are compiled for a GPU, executed on the CPU, one fault a line.
+
+Faults are printed as compute-sanitizer prints them, so that a stage reads both alike.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from contextlib import ExitStack, contextmanager
+from unittest import mock
+
+__all__ = ["ENVIRONMENT", "installed", "replacing"]
+
+#: What asks a process, and those that it starts, to launch kernels on the machine.
+ENVIRONMENT = {"GPU_STAGES_ON": "ptx_machine", "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
+
+
+def installed():
+    """Puts the machine in place of the GPU of this process, if the environment asks for it; else None.
+
+    Warps and blocks take turns in random order.
+    """
+    if os.environ.get("GPU_STAGES_ON") != ENVIRONMENT["GPU_STAGES_ON"]:
+        return None
+    stack = ExitStack()
+    atexit.register(stack.close)
+    from reference_impl.torch_impl import triton_lattice, triton_vocabulary
+
+    return stack.enter_context(replacing(triton_vocabulary, triton_lattice))
+
+
+@contextmanager
+def replacing(*modules):
+    """Within the context, kernels of the modules run on the machine, which is what the context gives."""
+    from ptx_machine import SHARED_MEMORY
+    from ptx_machine.triton_launches import TritonLaunches
+    from reference_impl.torch_impl import triton_backend
+
+    class Printing(TritonLaunches):
+        def launch(self, *launched):
+            report = super().launch(*launched)
+            for finding in report.findings.values():
+                instruction = report.program.instructions[finding.at]
+                place = "{} in {}:{}".format(report.program.name, *(*instruction.source, ("?", 0))[0])
+                print(f"========= {finding.kind.capitalize()}\n=========     at {place}\n"
+                      f"=========     {finding.describe(report.program)}", flush=True)
+            return report
+
+    machine = Printing(order=0)
+    shared_memory = SHARED_MEMORY[f"sm_{machine.capability}"]
+    with machine.replacing(*modules), mock.patch.object(triton_backend, "_shared_memory", lambda device: shared_memory):
+        yield machine
