@@ -5,6 +5,7 @@ respect to ``variable``, whichever implementation does the work.
 """
 
 import importlib.util
+import os
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,6 +28,8 @@ needs_cuda = pytest.mark.cuda  # without a device, conftest.py leaves these out,
 needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
 # where the kernels run: on CUDA if there is any, else in Triton's interpreter
 TRITON_DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+#: Whether kernels run in Triton's interpreter: compiled ones, on a GPU or on ptx_machine, round otherwise.
+INTERPRETED = TRITON_DEVICE == "cpu" and "GPU_STAGES_ON" not in os.environ
 BY_TENSOR_OPS = ["torch", pytest.param("torch on cuda", marks=needs_cuda)]
 BY_TRITON = pytest.param("triton", marks=needs_triton)
 # for tests of many batches, and of hundreds: the interpreter takes a quarter of a second for each

@@ -4,11 +4,13 @@ It runs small files of tests made for this, in processes of its own as it does o
 """
 
 import json
+import os
 import re
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from compiled_kernels import needs_compiler
 
 ROOT = Path(__file__).parent.parent
 
@@ -43,15 +45,17 @@ def stage(tmp_path, monkeypatch):
 
     log = tmp_path / "log"
 
-    def run(files=None, seconds=60.0, workers=1, only=(), fresh=False):
+    def run(files=None, seconds=60.0, workers=1, only=(), fresh=False, on="interpreter"):
         for name, text in (files or {}).items():
             (tmp_path / f"test_{name}.py").write_text(HEAD.format(log=str(log)) + text)
         log.write_text("")
         monkeypatch.setattr(correctness, "FILES", sorted(map(str, tmp_path.glob("test_*.py"))))
         monkeypatch.setattr(correctness, "POLL", 0.05)
-        monkeypatch.setenv("PYTHONPATH", str(ROOT / "benchmarks"))
+        monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'src'}{os.pathsep}{ROOT / 'benchmarks'}")
+        for variable, value in device.DEVICES[on].environment.items():
+            monkeypatch.setenv(variable, value)
         options = SimpleNamespace(seconds=seconds, workers=workers, only=list(only), fresh=fresh)
-        status = correctness.run(device.DEVICES["interpreter"], tmp_path, options)
+        status = correctness.run(device.DEVICES[on], tmp_path, options)
         ran = [line.split() for line in log.read_text().splitlines()]
         return status, json.loads((tmp_path / "cuda_correctness.json").read_text()), ran
 
@@ -169,3 +173,27 @@ def test_no_file_that_needs_a_device_is_forgotten():
     texts = {f"tests/{path.name}": path.read_text(encoding="utf-8") for path in (ROOT / "tests").glob("test_*.py")}
     files = {name for name, text in texts.items() if any(map(words.search, re.split(r"\n(?=from )", text)))}
     assert files - {"tests/test_measuring.py"} == set(correctness.FILES)
+
+
+LAUNCHES = """
+import torch
+from gpu_stages import launches, pytest_order
+def test_a_loss():
+    launches.launch(*launches.CASES[-3], "cpu")
+    note(f"{len(pytest_order._MACHINE.reports)}-launches")
+def test_a_fault():
+    pytest_order._MACHINE.kernel(launches.planted_memcheck)[1,](torch.empty(1024), torch.zeros(128))
+def test_numbers_are_right():
+    assert torch.zeros(1) == 0
+"""
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_on_the_machine(stage):
+    """The kernels of the tests run compiled, and a fault fails the test that made it."""
+    status, result, ran = stage({"a": LAUNCHES}, on="ptx_machine")
+    assert status == 1 and result["counts"] == {"passed": 2, "failed": 1} and result["rehearsal"]
+    failure, = result["failures"]
+    assert failure["test"].endswith("::test_a_fault") and "out of bounds" in failure["message"]
+    assert [name for name, _ in ran] == ["4-launches"]

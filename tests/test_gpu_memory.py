@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 from implementations import needs_triton
 
 ROOT = Path(__file__).parent.parent
@@ -210,3 +211,38 @@ for kernel in launches.PLANTED.values():
 print("st.shared" in ptx and "bar.sync" not in ptx)"""
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout.splitlines()[-1:] == ["True"], done.stderr
+
+
+@pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
+def test_the_machine_finds_what_is_planted(tool, capfd):
+    """In words that are read like those of compute-sanitizer; the launch before is clean."""
+    from gpu_stages import launches, machine, sanitizer
+
+    from reference_impl.torch_impl import triton_lattice, triton_vocabulary
+
+    with machine.replacing(triton_lattice, triton_vocabulary) as stand_in:
+        launches.launch(*launches.CASES[-4], "cpu")
+        clean = sanitizer.found(capfd.readouterr().out, 1)
+        stand_in.kernel(launches.PLANTED[tool])[1,](torch.empty(1024), torch.zeros(128))
+    assert len(stand_in.reports) == 5 and not clean["errors"] and clean["planted_was_found"] is None
+    row = sanitizer.found(f"launched 0: a\nplanted: {tool}\n{capfd.readouterr().out}", 1)
+    assert row["planted_was_found"] and row["launched"] == 1 and not row["errors"] and not row["elsewhere"]
+
+
+def test_the_machine_blames_the_kernel(capfd):
+    """One of ours that is given less memory than it was promised."""
+    from gpu_stages import launches, machine, sanitizer
+
+    from reference_impl.torch_impl import triton_vocabulary
+
+    with machine.replacing(triton_vocabulary) as stand_in:
+        usual = stand_in.launch
+
+        def with_less(kernel, grid, arguments, options):
+            logits, *others = arguments
+            return usual(kernel, grid, (logits.flatten()[:-200].clone(), *others), options)
+        stand_in.launch = with_less
+        launches.launch(*launches.CASES[1], "cpu")
+    errors = sanitizer.found(capfd.readouterr().out, 1)["errors"]
+    assert set(errors) == {"ctc_rows", "ctc_gradient"}
+    assert any("out of bounds" in said.lower() and "triton_vocabulary.py" in said for said in errors["ctc_rows"])

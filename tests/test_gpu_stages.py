@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from compiled_kernels import needs_compiler
 from implementations import EXPLICIT, every_kind, needs_triton
 
 from reference_impl import log_softmax
@@ -142,9 +143,10 @@ def test_rows_of_accuracy(kind, family, monkeypatch):
 
 @pytest.mark.slow
 @needs_triton
-def test_rehearsal(tmp_path):
+@pytest.mark.parametrize("on", ["interpreter", pytest.param("ptx_machine", marks=needs_compiler)])
+def test_rehearsal(on, tmp_path):
     """Everything but the device: contenders, floors, errors, the files. Where torch's CTC is, ours must be as good."""
-    done = gpu("accuracy", "times", "--on", "interpreter", "--folder", tmp_path, "--seconds", 3600)
+    done = gpu("accuracy", "times", "--on", on, "--folder", tmp_path, "--seconds", 3600)
     assert done.returncode == 0, done.stdout + done.stderr
     times, accuracy = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("cuda", "cuda_accuracy"))
     for result in times, accuracy:

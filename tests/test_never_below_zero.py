@@ -14,6 +14,7 @@ from implementations import (
     BATCHED,
     EXPLICIT,
     IMPLEMENTATIONS_AND_VARIABLES,
+    INTERPRETED,
     KINDS,
     LATTICE,
     TORCH,
@@ -60,7 +61,7 @@ class Way:
         return near_certain(kind, self.count, self.seeds[kind == "rnnt"])
 
 
-IN_INTERPRETER = {"count": 6, "seeds": (38, 3), "dtypes": (torch.float32,)} if TRITON_DEVICE == "cpu" else {}
+IN_INTERPRETER = {"count": 6, "seeds": (38, 3), "dtypes": (torch.float32,)} if INTERPRETED else {}
 WAYS = {"NumPy views": Way(), "tensor operations": Way(), "cuda": Way("cuda"),
         "triton": Way(TRITON_DEVICE, "triton", **IN_INTERPRETER)}
 MARKS = {"cuda": needs_cuda, "triton": needs_triton}

@@ -65,7 +65,7 @@ class TritonLaunches:
                 setattr(module, name, kernel)
 
     def kernel(self, kernel):
-        """A kernel that is launched as Triton's are, ``kernel[grid](*arguments, **options)``, and runs on the machine."""
+        """A kernel that is launched as Triton's are, ``kernel[grid](*arguments, **options)``, and runs here."""
         return _Kernel(kernel, self)
 
     def launch(self, kernel, grid, arguments, options):
