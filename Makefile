@@ -119,8 +119,9 @@ vectors: .venv/dev  ## compute the test vectors in 50 digits, into data/vectors
 gpu: $(if $(PYTHON_WITH_TORCH),,.venv/dev)  ## on a machine with CUDA: tests, memory checker, accuracy and times, into data/; STAGE=one of them
 	@$(or $(PYTHON_WITH_TORCH),$(PY)) benchmarks/gpu.py $(STAGE) $(GPU_ARGS)
 
-kernels: .venv/reader  ## compile the Triton kernels for sm_90, on any machine, into data/kernels_sm90.json
+kernels: .venv/reader  ## compile the Triton kernels for sm_90 and execute them, on any machine, into data/kernels_*.json
 	$(PY) benchmarks/compile_kernels.py
+	$(PY) benchmarks/execute_kernels.py
 
 screenshots: .venv/dev  ## picture every page of the built site: light, dark, phone
 	@$(PY) tools/screenshots.py

@@ -196,12 +196,21 @@ def test_shifts_beyond_the_width(bits):
 
 
 def test_bit_fields():
-    """Position and length have 8 bits; what lies beyond the register is 0."""
+    """Position and length have 8 bits; beyond the register, or the field, is 0 or the last bit of a signed one."""
+    def field(a, at, n, bits, signed):
+        at, n = at % 256, n % 256
+        if not signed:
+            return a >> at & 2**n - 1
+        last = a >> min(at + n - 1, bits - 1) & 1 if n else 0
+        chosen = [a >> at + i & 1 if i < n and at + i < bits else last for i in range(bits)]
+        return wrapped(sum(bit << i for i, bit in enumerate(chosen)), f"i{bits // 8}")
+
     places = [0, 1, 4, 16, 31, 32, 33, 63, 64, 65, 255, 256 + 4]
-    for dtype in (np.uint32, np.uint64):
-        a, at, n = zip(*itertools.product(edges(dtype).tolist(), places, places), strict=True)
-        check(f"bfe.u{8 * dtype().itemsize}", lambda a, at, n: a >> at % 256 & 2 ** (n % 256) - 1, np.array(a, dtype),
-              np.array(at, np.uint32), np.array(n, np.uint32), result=dtype)
+    for kind in ("u32", "u64", "s32", "s64"):
+        bits, signed = int(kind[1:]), kind[0] == "s"
+        a, at, n = zip(*itertools.product(edges(INTEGERS[kind]).tolist(), places, places), strict=True)
+        check(f"bfe.{kind}", lambda *x, bits=bits, signed=signed: field(*x, bits, signed), np.array(a, INTEGERS[kind]),
+              np.array(at, np.uint32), np.array(n, np.uint32), result=INTEGERS[kind])
 
 
 def test_bytes_are_permuted():
@@ -698,7 +707,7 @@ def test_the_gross_reciprocal():
     fma.f32 fma.rz.f32 fma.rn.f16 fma.rn.ftz.f64 fma.rn.relu.f16 div.f32 div.approx.f32 div.full.ftz.f32 div.rz.f32
     rem.f32 abs.u32 abs.rn.f32 neg.u32 neg.b32 min.NaN.f64 min.ftz.f64 min.NaN.ftz.f32 min.xorsign.abs.f32 min.f16
     max.s16x2 max.relu.s32 and.s32 and.ftz.b32 not.b8 cnot.b32 lop3.b32 shl.s32 shl.b32.x shr shf.l.wrap.b32
-    bfe.s32 bfe.b32 bfe.u32.x bfi.b32 prmt.b32.f4e prmt ex2.f32 ex2.approx.f16 lg2.approx.f32 sin.approx.f32 sqrt.rn.f32
+    bfe.s16 bfe.b32 bfe.u32.x bfi.b32 prmt.b32.f4e prmt ex2.f32 ex2.approx.f16 lg2.approx.f32 sin.approx.f32 sqrt.rn.f32
     rcp.rn.f64 rcp.approx.f32 setp.eq setp.lt.b32 setp.eq.f16x2 setp.eq.bf16x2 setp.eq.pred setp.equ.s32 setp.lo.u32
     setp.lt.ftz.f32 setp.lt.and.s32 setp.nu.f32 selp selp.pred selp.f16 selp.b32.x set.lt.u32.f32 slct.f32.s32
     cvt.s32 cvt.s32.f32 cvt.rn.s32.f32 cvt.rzi.s8.f32 cvt.sat.u8.s32 cvt.rn.f32.f16 cvt.f16.f32 cvt.rz.f16.f32

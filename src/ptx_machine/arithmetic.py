@@ -166,16 +166,22 @@ def _shift(left):
 
 
 def _bit_field(modifiers):
-    """bfe: some bits, from a position, to the right; 0 beyond the register."""
+    """bfe: some bits, from a position, to the right. Beyond them is 0, or for a signed type copies of the last one."""
     kind = modifiers[0]
-    if modifiers not in (["u32"], ["u64"]):
+    if len(modifiers) > 1 or kind not in ("u32", "s32", "u64", "s64"):
         return None
-    shift = _shift(left=False)(modifiers).function
+    bits, unsigned = int(kind[1:]), f"u{kind[1:]}"
+    right, left = _shift(left=False)([unsigned]).function, _shift(left=True)([f"b{bits}"]).function
 
     def field(x, position, length):
-        length = np.minimum(length & 255, int(kind[1:]))
-        ones = shift(~np.zeros_like(x), int(kind[1:]) - length)
-        return shift(x, position & 255) & ones
+        x, position, length = x.view(DTYPES[unsigned]), position & 255, np.minimum(length & 255, bits)
+        found, ones = right(x, position), ~np.zeros_like(x)
+        found = found & right(ones, bits - length)
+        if kind[0] == "s":
+            last = right(x, np.minimum(position + np.maximum(length, 1) - 1, bits - 1)) & x.dtype.type(1)
+            inside = np.minimum(length, bits - np.minimum(position, bits))
+            found = np.where((last == 1) & (length > 0), found | left(ones, inside), found)
+        return found.view(DTYPES[kind])
     return Operation(kind, (kind, "u32", "u32"), field)
 
 
