@@ -84,6 +84,9 @@ RACES = {
     "two lanes after the barrier of their warp": FILLED + SOME + """
         @%p1 ld.shared.b32 %r11, [%r2]; bar.warp.sync -1; @%p1 ld.shared.b32 %r11, [%r2];
         @%p2 st.shared.b32 [%r2], 1;""",
+    "threads of two warps read, and the one that had a barrier of its own writes": FILLED + SOME + """
+        setp.ge.s32 %p5, %r0, 32; @%p5 bar.warp.sync -1; or.pred %p6, %p1, %p3;
+        @%p6 ld.shared.b32 %r11, [%r2]; @%p3 st.shared.b32 [%r2], 1;""",
     "in global memory": "ld.global.b32 %r11, [%rd0]; " + SOME + "@%p3 st.global.b32 [%rd0], 77;",
     "a matrix that others write": FILLED + ROW + """
         st.shared.v4.b32 [%r10], {1, 1, 1, 1}; ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r12}, [%r13];""",
@@ -412,6 +415,9 @@ def test_copies_over_what_others_still_read_or_have_just_written():
     for before in ("ld.shared.b32 %r11, [%r10];", "st.shared.b32 [%r10], 0;", "st.shared.b32 [%r10], 1;"):
         got = kinds(FILLED + WARP + before + BEGIN + "cp.async.wait_group 0;", words(64))
         assert "race" in got and got <= {"race", "not waited for"}
+        late = kernel(FILLED + WARP + before + BEGIN + "bar.sync 0; cp.async.wait_group 0;", 64)
+        for order in ORDERS:  # the barrier orders how it lands, and not how it begins
+            assert "race" in {each.kind for each in run(late, words(64), order=order).findings.values()}
         assert kinds(FILLED + WARP + before + "bar.sync 0;" + BEGIN + "cp.async.wait_group 0;", words(64)) == set()
 
 

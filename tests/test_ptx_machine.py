@@ -939,6 +939,10 @@ def test_arrays_are_changed_where_the_kernel_wrote():
     assert not report.findings
     assert (data.reshape(8, 8)[:7, :4] == [4, 3, 2, 1]).all() and (data.reshape(8, 8)[:7, 4:] == 9).all()
     assert (data[56:] == 9).all()
+    data = np.full(10, 9, np.uint8)  # the words that the kernel moves begin two bytes later
+    buffer = Buffer("half a word further", data, offset=2, alignment=2, written=False)
+    report = launch(kernel("setp.eq.s32 %p1, %r0, 0; @%p1 st.global.b32 [%rd0], 0x01020304;"), (1,), [buffer, 0, 0])
+    assert not report.findings and data.tolist() == [9, 9, 4, 3, 2, 1, 9, 9, 9, 9]
 
 
 def test_shared_memory_of_several_arrays():
