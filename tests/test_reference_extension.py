@@ -159,12 +159,15 @@ def in_the_reference():
 
 
 def test_every_public_module_has_its_place():
-    """All that is not internal by the map of the package; of torch_impl itself, and the two files named there."""
+    """All that is not internal by the map of the package; of torch_impl itself, and the two files named there.
+
+    Of the machine for PTX what its package names, and what launches Triton's kernels on it.
+    """
     files = {path.relative_to(PACKAGE).with_suffix("") for path in PACKAGE.rglob("*.py")}
     top = {path.parts[0] for path in files if path.parts[0] not in INTERNAL | {"__init__"}}
     wanted = {f"reference_impl.{name}" for name in top if not name.startswith("_")}
     wanted |= {"reference_impl", "reference_impl.torch_impl.naive", "reference_impl.torch_impl.pruning",
-               "reference_impl.bug_bank.torch_candidate"}
+               "reference_impl.bug_bank.torch_candidate", "ptx_machine", "ptx_machine.triton_launches"}
     modules = in_the_reference()
     assert len(modules) == len(set(modules)) and set(modules) == wanted
 

@@ -2,7 +2,7 @@
 
 Triton's interpreter runs the source of a kernel, and sees no barrier, no warp, no shared memory. A GPU has all of them,
 and does not say which order it took. This machine runs what the compiler made of a kernel, in any order of warps and
-blocks that a GPU might take, and reports what no kernel may do: see :data:`ptx_machine.findings.KINDS`.
+blocks that a GPU might take, and reports what no kernel may do, of the kinds in ``KINDS``.
 
 What to read first: ``program`` (text to instructions), ``launching`` (one launch), ``lanes`` (one warp, step by step),
 ``memory`` (who touched what). ``instructions`` and ``arithmetic`` say what each opcode means; what they do not know is

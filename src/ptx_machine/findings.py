@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 __all__ = ["KINDS", "Finding", "Findings"]
 
-#: What each kind means.
+#: What each kind of fault means, by its name. There are ``out of bounds``, ``misaligned``, ``read before written``,
+#: ``race``, ``race of blocks``, ``not waited for`` and ``barrier not reached``.
 KINDS = {
     "out of bounds": "an access to bytes that belong to no buffer of the launch",
     "misaligned": "an address that is no multiple of the bytes that are moved",

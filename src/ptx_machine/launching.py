@@ -33,7 +33,7 @@ class LaunchError(ValueError):
 class Buffer:
     """Memory that a kernel gets a pointer into.
 
-    Attributes
+    Parameters
     ----------
     name : str
     data : (n,) array of uint8
@@ -61,7 +61,7 @@ class Buffer:
 class Report:
     """What a launch showed.
 
-    Attributes
+    Parameters
     ----------
     program : Program
     findings : Findings

@@ -20,7 +20,7 @@ class PTXError(ValueError):
 class Instruction:
     """One instruction of a program.
 
-    Attributes
+    Parameters
     ----------
     opcode : str
         With all its modifiers, as ``"ld.global.v4.b32"``.
@@ -49,9 +49,9 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Program:
-    """A kernel.
+    """One kernel, read from its PTX.
 
-    Attributes
+    Parameters
     ----------
     name : str
     parameters : dict
