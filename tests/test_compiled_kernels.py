@@ -82,10 +82,8 @@ def test_targets(kind, U, dtype):
             assert_close(step(kind, *arguments), expected, dtype)
 
 
-@pytest.mark.parametrize("warps", [2, *(pytest.param(warps, marks=slow) for warps in (1, 4, 8, 16, 32))])
-@every_kind
-def test_numbers_of_warps(kind, warps, monkeypatch):
-    """More warps than the launch would choose, or less: lanes are shared out otherwise, or copied."""
+def launched_with(warps, monkeypatch):
+    """Kernels of a lattice have so many warps from now on; the others, too, but 8 at most."""
     for name in ("_lattice_options", "_several_rows", "_frame_options"):
         usual = getattr(triton_backend, name)
 
@@ -93,12 +91,50 @@ def test_numbers_of_warps(kind, warps, monkeypatch):
             options = usual(*arguments)
             return {**options, "num_warps": min(warps, 32 if "STAGES" in options else 8)}
         monkeypatch.setattr(triton_backend, name, with_warps)
+
+
+WARPS = [2, *(pytest.param(warps, marks=slow) for warps in (1, 4, 8, 16, 32))]
+
+
+@pytest.mark.parametrize("warps", WARPS)
+@every_kind
+def test_numbers_of_warps(kind, warps, monkeypatch):
+    """More warps than the launch would choose, or less: lanes are shared out otherwise, or copied."""
+    launched_with(warps, monkeypatch)
     arguments = batch(kind, 133, torch.float32, *((2, 34) if kind == "rnnt" else (36, 34)))
     expected = step(kind, *arguments, backend="torch")
     for order in (None, 0):
         with on_the_machine(order=order) as machine:
             assert_close(step(kind, *arguments, overwrite_logits=True), expected, torch.float32)
         assert {report.warps for report in machine.reports} == {warps, min(warps, 8)}
+
+
+@slow
+@pytest.mark.parametrize("warps", [1, 2, 4, 8, 16, 32])
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@every_kind
+def test_every_type_with_every_number_of_warps(kind, dtype, warps, monkeypatch):
+    """Rows with edges and without, gradients in memory of their own and over the logits."""
+    launched_with(warps, monkeypatch)
+    for V in (64, 67):
+        arguments = batch(kind, V, dtype, 3, 2)
+        expected = step(kind, *arguments, backend="torch")
+        for overwrite in (False, True):
+            with on_the_machine(order=warps):
+                assert_close(step(kind, *arguments, overwrite_logits=overwrite), expected, dtype)
+
+
+@pytest.mark.parametrize("label", [0, -1, 5, 2**31 - 1])
+@every_kind
+def test_bad_labels(kind, label):
+    """Nothing is read where they point to; the loss of their utterance is NaN, and the other one is as ever."""
+    scores, targets, *lengths = batch(kind, 5, torch.float32)
+    expected = step(kind, scores, targets, *lengths, backend="torch")
+    targets[1, 0] = label
+    with on_the_machine(order=0):
+        losses, gradient = step(kind, scores, targets, *lengths, validate=False)
+    assert losses[1].isnan() and not gradient[1].nan_to_num().any()
+    assert_close((losses[:1], gradient[:1]), (expected[0][:1], expected[1][:1]), torch.float32)
 
 
 @pytest.mark.parametrize("options", [{"fastemit_lambda": 0.01, "clamp": 0.2}, {"inputs": "log_probs"}], ids=str)
