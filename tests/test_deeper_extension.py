@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from bs4 import BeautifulSoup
 from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
 from sphinx.util.docutils import docutils_namespace
 
 sys.path.append(str(Path(__file__).parent.parent / "book" / "_ext"))
@@ -63,3 +64,10 @@ def test_paper_shows_it(tmp_path):
 ])
 def test_what_does_not_fit_is_an_error(tmp_path, text, message):
     assert message in "\n".join(build(tmp_path, ["# Title", text])[1])
+
+
+def test_a_section_folds_once(tmp_path):
+    """Within one that folds, a summary would be seen by nobody."""
+    text = "## One\n\n:::{deeper}\nAll of it.\n:::\n\n### Two\n\n:::{deeper}\nA part of it.\n:::\n"
+    with pytest.raises(ExtensionError, match='index: {deeper} in "Two", which folds already'):
+        build(tmp_path, ["# Title", text])

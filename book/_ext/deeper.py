@@ -11,6 +11,7 @@ link to anything inside opens it (deeper.js).
 
 from docutils import nodes
 from reading_time import minutes, read
+from sphinx.errors import ExtensionError
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
@@ -46,6 +47,15 @@ def check(app, doctree):
     for mark in doctree.findall(Deeper):
         if not isinstance(mark.parent, nodes.section) or mark.parent.index(mark) != 1:
             logger.warning("{deeper} must stand directly below a heading", location=mark)
+        elif any(isinstance(child, Deeper) for child in _children_around(mark.parent)):
+            raise ExtensionError(f"{app.env.docname}: {{deeper}} in \"{mark.parent[0].astext()}\", which folds already "
+                                 "with the section that it belongs to")
+
+
+def _children_around(section):
+    """What stands directly in the sections that a section belongs to."""
+    while isinstance(section := section.parent, nodes.section):
+        yield from section.children
 
 
 def resolve(app, doctree, docname):

@@ -56,7 +56,7 @@
     peaky: "peaky: sure of one frame for each label",
     wrong: "trained, but one frame is wrong",
     uniform: "all scores equal",
-    tiny: "those of the short way",
+    tiny: "the example of the short way",
   };
 
   function preset(name, problem, seed) {
