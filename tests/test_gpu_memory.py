@@ -4,6 +4,7 @@ The words are as the tool prints them; errors and places are made up.
 """
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -213,7 +214,7 @@ print("st.shared" in ptx and "bar.sync" not in ptx)"""
     assert done.stdout.splitlines()[-1:] == ["True"], done.stderr
 
 
-@pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
+@pytest.mark.parametrize("tool", ["ptx_machine", "racecheck"])
 def test_the_machine_finds_what_is_planted(tool, capfd):
     """In words that are read like those of compute-sanitizer; the launch before is clean."""
     from gpu_stages import launches, machine, sanitizer
@@ -246,3 +247,25 @@ def test_the_machine_blames_the_kernel(capfd):
     errors = sanitizer.found(capfd.readouterr().out, 1)["errors"]
     assert set(errors) == {"ctc_rows", "ctc_gradient"}
     assert any("out of bounds" in said.lower() and "triton_vocabulary.py" in said for said in errors["ctc_rows"])
+
+
+@pytest.mark.slow
+def test_a_rehearsal_on_the_machine(tmp_path, monkeypatch):
+    """Two launches; it is gone on with where the time was up."""
+    from gpu_stages import device, launches, memory
+
+    script = tmp_path / "launches.py"
+    script.write_text(launches.__loader__.get_source("gpu_stages.launches").replace("in enumerate(CASES)",
+                                                                                    "in enumerate(CASES[-4:-2])"))
+    monkeypatch.setattr(memory, "SCRIPT", script)
+    monkeypatch.setattr(memory, "CASES", launches.CASES[-4:-2])
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'src'}{os.pathsep}{ROOT / 'benchmarks'}")
+    where = device.DEVICES["ptx_machine"]
+    for variable, value in where.environment.items():
+        monkeypatch.setenv(variable, value)
+    for seconds, status, launched in ((2.0, 4, None), (120.0, 0, 2)):
+        options = SimpleNamespace(seconds=seconds, fresh=False, only=[])
+        assert memory.run(where, tmp_path, options) == status
+        row, = json.loads((tmp_path / "cuda_memory.json").read_text())["rows"]
+        assert row["tool"] == "ptx_machine" and not row["errors"]
+        assert launched is None or (row["launched"] == launched and row["planted_was_found"])

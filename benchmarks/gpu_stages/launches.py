@@ -72,7 +72,8 @@ def planted_racecheck(x, out):
     tl.store(out + i, seen.to(tl.float32))  # which thread's number?
 
 
-PLANTED = {"memcheck": planted_memcheck, "initcheck": planted_initcheck, "racecheck": planted_racecheck}
+PLANTED = {"memcheck": planted_memcheck, "ptx_machine": planted_memcheck, "initcheck": planted_initcheck,
+           "racecheck": planted_racecheck}
 
 
 def main():

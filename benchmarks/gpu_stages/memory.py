@@ -41,7 +41,7 @@ def run(where, folder, options):
     parts = {"no tool": lambda: checked("no tool", [], where, record.left()),
              **{tool: lambda tool=tool: by(tool) for tool in sanitizer.TOOLS}}
     if where.environment == machine.ENVIRONMENT:
-        parts = {"ptx_machine": lambda: checked("memcheck", [], where, record.left())}
+        parts = {"ptx_machine": lambda: checked("ptx_machine", [], where, record.left())}
     record.run(parts, options.only)
     record.result["left_out"] += [row["tool"] for row in rows if row.get("time was up")]
     for row in rows:
