@@ -227,6 +227,20 @@ def test_only_its_own_elements_of_a_view_exist():
     assert buffer_of("one", storage[3].expand(5)).exists.nonzero()[0].tolist() == [6, 7]
 
 
+def test_empty_memory_is_not_written():
+    """What torch.empty gives, until somebody writes it; of what is written, only an accident looks like it."""
+    from ptx_machine.triton_launches import TritonLaunches
+
+    with TritonLaunches().replacing(triton_vocabulary):
+        empty = [torch.empty(5), torch.empty_like(torch.zeros(2, 3)), torch.zeros(1).new_empty(7, dtype=torch.float64)]
+        half = torch.empty(4)
+        half[1:3] = 0.5
+    assert all(not buffer_of("x", each).written.any() for each in empty)
+    assert np.flatnonzero(buffer_of("half", half).written).tolist() == list(range(4, 12))
+    assert buffer_of("zeros", torch.zeros(3)).written is True
+    assert "<locals>" not in torch.empty.__qualname__
+
+
 def test_strides_beyond_2_to_the_31():
     """The blank times its stride wrapped around in 32 bits, to an address before the logits.
 

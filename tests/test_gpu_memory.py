@@ -214,7 +214,7 @@ print("st.shared" in ptx and "bar.sync" not in ptx)"""
     assert done.stdout.splitlines()[-1:] == ["True"], done.stderr
 
 
-@pytest.mark.parametrize("tool", ["ptx_machine", "racecheck"])
+@pytest.mark.parametrize("tool", ["ptx_machine", "racecheck", "initcheck"])
 def test_the_machine_finds_what_is_planted(tool, capfd):
     """In words that are read like those of compute-sanitizer; the launch before is clean."""
     from gpu_stages import launches, machine, sanitizer

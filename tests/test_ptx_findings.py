@@ -300,7 +300,7 @@ def test_a_view_with_gaps():
 def test_shared_arrays_end_where_they_say():
     """Up to the next multiple of 16 there is nothing, although the next array begins there."""
     source = text("st.shared.b32 [one+8], 1; st.shared.b32 [one+12], 1; st.shared.b32 [two], 1;").replace(
-        ".visible", ".shared .b8 one[12]; .shared .b8 two[4];\n.visible")
+        ".visible", ".shared .align 16 .b8 one[12]; .shared .align 16 .b8 two[4];\n.visible")
     report = run(Program.parse(source))
     (finding,) = report.findings.values()
     assert (finding.kind, finding.where) == ("out of bounds", "1 bytes past the end of one")
@@ -343,6 +343,16 @@ def test_misaligned():
 
 
 # values that nobody has written
+
+def test_shared_arrays_are_aligned_as_they_say_and_no_better():
+    """An address is a multiple of the alignment that was asked for; that it is one of more would be an accident."""
+    for declared, fits in ((".align 4 .b8 x[16]", 4), (".b8 x[16]", 1), (".align 8 .b8 x[16]", 8), (".b32 x[4]", 4)):
+        for size, moved in ((1, "u8"), (2, "u16"), (4, "b32"), (8, "b64")):
+            source = text(f"st.shared.{moved} [x], {'%rd1' if size == 8 else '%r0'};").replace(
+                ".visible", f".shared {declared};\n.visible")
+            report = run(Program.parse(source.replace(".u16 [x], %r0", ".u16 [x], %rs1")), shared=0)
+            assert ({each.kind for each in report.findings.values()} - {"race"} == set()) == (size <= fits), declared
+
 
 def test_read_before_written():
     none = "read before written"
@@ -419,6 +429,30 @@ def test_copies_over_what_others_still_read_or_have_just_written():
         for order in ORDERS:  # the barrier orders how it lands, and not how it begins
             assert "race" in {each.kind for each in run(late, words(64), order=order).findings.values()}
         assert kinds(FILLED + WARP + before + "bar.sync 0;" + BEGIN + "cp.async.wait_group 0;", words(64)) == set()
+
+
+def test_what_a_copy_still_reads_must_not_change():
+    """By the same thread or, after a barrier, by another warp; the copy takes the old value or the new one."""
+    for then, writer in (("", "%rd9"), ("bar.sync 0;", "%rd10")):
+        body = ("xor.b32 %r10, %r3, 128; cvt.u64.u32 %rd10, %r10; add.s64 %rd10, %rd10, %rd0;" + BEGIN + then
+                + f"{{}} st.global.b32 [{writer}], 99; {{}} bar.sync 0;")
+        assert kinds(body.format("", "cp.async.wait_group 0;"), words(64)) == {"not waited for"}
+        assert kinds(body.format("cp.async.wait_group 0; bar.sync 0;", ""), words(64)) == set()
+    lost = kernel(BEGIN + "cp.async.ca.shared.global [%r4], [%rd0+4096], 4; cp.async.wait_group 0;", 32)
+    assert {each.kind for each in run(lost, words()).findings.values()} >= {"out of bounds"}
+    twice = BEGIN + "cp.async.wait_group 0; bar.sync 0; st.global.b32 [%rd9], 99;"
+    assert kinds(twice, words(64), blocks=2) == {"race of blocks"}  # nothing is left over from the block before
+
+
+def test_copies_of_two_threads_to_one_place():
+    """Of one instruction, in one warp or two; whoever waits for one of them has not waited for the other."""
+    for other in (1, 32):
+        body = f"""setp.eq.s32 %p1, %r0, 0; setp.eq.s32 %p2, %r0, {other}; or.pred %p3, %p1, %p2;
+            @%p3 cp.async.ca.shared.global [%r2], [%rd9], 4; cp.async.commit_group;
+            @%p1 cp.async.wait_group 0; bar.sync 0; @!%p1 cp.async.wait_group 0; bar.sync 0;"""
+        for order in ORDERS:
+            found = {each.kind for each in run(kernel(body, 64), words(64), order=order).findings.values()}
+            assert {"race", "not waited for"} & found, order
 
 
 def test_a_copy_of_what_is_there_is_a_change_all_the_same():

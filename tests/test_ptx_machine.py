@@ -99,6 +99,7 @@ def test_registers_of_inner_braces():
     "bra $missing;": "line {}, `bra $missing`: the machine does not know bra to $missing",
     "{ mov.b32 %r10, 5;": "ends within its kernel",
     "@%p1 mov.b32 %r10, 5; @p mov.b32 %r10, 5;": "line {}: '@p mov.b32 %r10, 5'",
+    ".extern .shared .b8 x[];": "a second array without a size; expected one",
     ".shared .pred x[3];": r".shared .pred x[3];'; expected numbers",
     ".shared .b32 x; { .shared .b32 x; }": "x is declared once more",
     ".shared .align 128 .b8 x[3];": "expected numbers in shared memory, aligned to 16 bytes",
@@ -946,13 +947,13 @@ def test_arrays_are_changed_where_the_kernel_wrote():
 
 
 def test_shared_memory_of_several_arrays():
-    """Those of a fixed size come first; each begins at a multiple of 16 bytes."""
+    """Those of a fixed size come first; each begins where its alignment allows it, and no larger one."""
     source = text("mov.b32 %r10, one; mov.b32 %r11, two; mov.b32 %r12, shared_array; mov.b64 {%r10, %r13}, {0, 0};"
                   ).replace("mov.b64 {%r10, %r13}, {0, 0};", "shl.b32 %r11, %r11, 8; shl.b32 %r12, %r12, 16; "
                             "or.b32 %r10, %r10, %r11; or.b32 %r10, %r10, %r12; st.global.b32 [%rd9], %r10;")
-    source = source.replace(".visible", ".shared .b8 one[20];\n.shared .align 4 .b8 two[4];\n.visible")
+    source = source.replace(".visible", ".shared .b16 one[10];\n.shared .align 4 .b8 two[4];\n.visible")
     report = run(Program.parse(source), out := words(), shared=100)
-    assert (out == 32 << 8 | 48 << 16).all() and report.shared_bytes == 48 + 112
+    assert (out == 2 | 36 << 8 | 48 << 16).all() and report.shared_bytes == 48 + 112
 
 
 def test_launches_that_a_device_refuses():
@@ -990,3 +991,76 @@ def test_what_stamps_cannot_count_is_refused():
     long = kernel("mov.b32 %r10, 1;\n" * 2**16)
     with pytest.raises(LaunchError, match="the machine counts up to 65536"):
         run(long)
+
+
+def test_addresses_in_shared_memory_wrap():
+    """At 32 bits, so that a step down and a step up cancel."""
+    report = run("add.s32 %r10, %r4, -16; st.shared.b32 [%r10+16], %r0; ld.shared.b32 %r11, [%r4+-0];"
+                 "st.global.b32 [%rd9], %r11;", out := words())
+    assert not report.findings and (out == np.arange(32)).all()
+
+
+def test_nan_has_the_bits_of_a_gpu():
+    """0x7FFFFFFF, whatever the NaN was that went in."""
+    given = np.array([0x7FC00001, 0xFFC00000, 0xFF800000] + 29 * [0], np.uint32)
+    for opcode in ("add.f32", "mul.f32", "min.f32", "max.f32", "div.full.f32", "div.rn.f32"):
+        out = given.copy()
+        other = "0f7F800000" if opcode == "add.f32" else "0f7FC00002" if "m" in opcode else "0fFF800000"
+        run(f"ld.global.b32 %r10, [%rd9]; {opcode} %r10, %r10, {other}; st.global.b32 [%rd9], %r10;", out)
+        assert (out[:2] == 0x7FFFFFFF).all(), opcode
+
+
+def test_a_mask_of_lanes_counts_where_lanes_execute_it():
+    """Another warp's register may hold anything."""
+    for order in ORDERS:
+        report = run(kernel("""setp.lt.s32 %p1, %r0, 32; mov.b32 %r10, 1; @%p1 mov.b32 %r10, -1;
+            @%p1 shfl.sync.idx.b32 %r11, %r0, 0, 31, %r10; @%p1 bar.warp.sync %r10;""", 64), order=order)
+        assert not report.findings
+
+
+BAD_BUFFERS = {
+    "x: data is an array (4,) of int32; expected an array (n,) of uint8": {"data": np.zeros(4, np.int32)},
+    "x: data is an array (2, 2) of uint8": {"data": np.zeros((2, 2), np.uint8)},
+    "x: data is not contiguous, or must not be written": {"data": np.zeros(8, np.uint8)[::2]},
+    "x: exists is an array (3,) of bool; expected 4 of bool": {
+        "data": np.zeros(4, np.uint8), "exists": np.ones(3, bool)},
+    "x: written is an array (4,) of int64": {"data": np.zeros(4, np.uint8), "written": np.ones(4, np.int64)},
+}
+
+
+@pytest.mark.parametrize("message", BAD_BUFFERS)
+def test_buffers_that_are_none(message):
+    with pytest.raises(LaunchError, match=re.escape(message)):
+        Buffer("x", **BAD_BUFFERS[message])
+
+
+def test_a_buffer_of_which_some_bytes_are_written():
+    data = np.arange(8, dtype=np.uint8)
+    buffer = Buffer("x", data, written=np.arange(8) < 4)
+    report = launch(kernel("setp.lt.s32 %p1, %r0, 2; @%p1 ld.global.b32 %r10, [%rd9];"), (1,), [buffer, 0, 0])
+    (finding,) = report.findings.values()
+    assert finding.kind == "read before written" and finding.where == "byte 4 of x" and finding.threads == (1,)
+
+
+def test_arguments_that_are_none():
+    simple, number = kernel(""), kernel("", parameters=("f64",))
+    for grid in (1, (2.0,), None, lambda meta: (1,), ()):
+        with pytest.raises(LaunchError, match="expected a tuple of one to three numbers of blocks"):
+            launch(simple, grid, [0, 0, 0])
+    for value in (None, [1], "1"):
+        with pytest.raises(LaunchError, match=re.escape(f"a = {value!r}; expected an array, a Buffer or a number")):
+            launch(simple, (1,), [value, 0, 0])
+    with pytest.raises(LaunchError, match="a = nan; expected a whole number of 64 bits"):
+        launch(simple, (1,), [np.nan, 0, 0])
+    with pytest.raises(LaunchError, match="a is an array; expected a number"):
+        launch(number, (1,), [words()])
+    with pytest.raises(LaunchError, match="shared_bytes = -5; expected 0 or more"):
+        run(simple, shared=-5)
+    frozen = words()
+    frozen.flags.writeable = False
+    with pytest.raises(LaunchError, match="a: data is not contiguous, or must not be written"):
+        launch(simple, (1,), [frozen, 0, 0])
+    with pytest.raises(PTXError, match=re.escape("parameter '.param .b128 a'")):
+        kernel("", parameters=("b128",))
+    with pytest.raises(PTXError, match=r"line \d+, `@%p99 .*%p99"):
+        run("@%p99 mov.b32 %r10, 1;")

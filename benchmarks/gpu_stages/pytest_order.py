@@ -72,13 +72,24 @@ def pytest_runtest_protocol(item, nextitem):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
-    """On ptx_machine a test fails, too, if a kernel did what it may not do."""
-    if _MACHINE:
-        _MACHINE.reports.clear()
-    result = yield
-    faults = [report.describe() for report in _MACHINE.reports if report.findings] if _MACHINE else []
+    """On ptx_machine a test fails, too, if a kernel did what it may not do, also in a fixture before it."""
+    try:
+        result = yield
+    except Exception as error:
+        for fault in _faults():
+            error.add_note(fault)
+        raise
+    faults = _faults()
     assert not faults, "\n".join(faults)
     return result
+
+
+def _faults():
+    """What the machine saw since it was asked last."""
+    reports = _MACHINE.reports[:] if _MACHINE else []
+    if _MACHINE:
+        _MACHINE.reports.clear()
+    return [report.describe() for report in reports if report.findings]
 
 
 _REPORTS = pytest.StashKey[list]()

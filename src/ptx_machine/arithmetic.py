@@ -1,7 +1,8 @@
 """What the instructions mean that compute registers from registers, lane by lane, in NumPy.
 
 Each opcode becomes an :class:`Operation`: the types of its sources, the type of its result, and a function of arrays.
-Approximate instructions are computed as well as their type can hold them, and say how far a GPU may be off.
+Approximate instructions are computed as well as their type can hold them, and say how far a GPU may be off. A NaN of
+float32 arithmetic has the bits that PTX names, and of bfloat16; other ones have those of the CPU.
 """
 
 from __future__ import annotations
@@ -86,7 +87,10 @@ _AS_FLOAT32 = {"f16": lambda x: x.astype(np.float32), "bf16": float32_from_bfloa
 _BITS = {"b16", "b32", "b64"}
 
 
-def _same(function, types, count, rounding=("rn",)):
+_NAN = np.uint32(0x7FFFFFFF).view(np.float32)
+
+
+def _same(own, types, count, rounding=("rn",)):
     """An operation whose sources have the type of the result; floats may be rounded to nearest, and flushed."""
     def meaning(modifiers):
         *others, kind = modifiers
@@ -96,8 +100,18 @@ def _same(function, types, count, rounding=("rn",)):
             return None
         if flush and kind != "f32":
             return None
-        return Operation(kind, (kind,) * count, _flushing(function) if flush else function)
+        function = _flushing(own) if flush else own
+        return Operation(kind, (kind,) * count, _canonical(function) if kind == "f32" and count > 1 else function)
     return meaning
+
+
+def _canonical(function):
+    """The same, but any NaN is 0x7FFFFFFF."""
+    def computed(*sources):
+        result = function(*sources)
+        nan = result != result
+        return np.where(nan, _NAN, result) if nan.any() else result
+    return computed
 
 
 def _flushing(function):
@@ -221,7 +235,7 @@ def _in_halves(function):
 def _in_pairs(function, count, rounding):
     """An operation on both of the float32 in a register of 64 bits."""
     def both(*sources):
-        return function(*(x.view(np.float32) for x in sources)).view(np.uint64)
+        return _canonical(function)(*(x.view(np.float32) for x in sources)).view(np.uint64)
     return lambda modifiers: Operation("b64", ("b64",) * count, both) if modifiers in rounding else None
 
 
@@ -231,7 +245,7 @@ def _widening(function):
         if len(modifiers) != 3 or modifiers[:2] != ["rn", "f32"] or modifiers[2] not in _AS_FLOAT32:
             return None
         wide = _AS_FLOAT32[modifiers[2]]
-        return Operation("f32", (modifiers[2], "f32"), lambda a, b: function(wide(a), b))
+        return Operation("f32", (modifiers[2], "f32"), lambda a, b: _canonical(function)(wide(a), b))
     return meaning
 
 
@@ -261,7 +275,8 @@ def _extreme(largest):
         if "NaN" in others:
             def function(a, b):
                 return np.where(np.isnan(a) | np.isnan(b), a.dtype.type(np.nan), of_floats(a, b))
-        return Operation(kind, (kind, kind), _flushing(function) if "ftz" in others else function, more=kind == "f32")
+        function = _flushing(function) if "ftz" in others else function
+        return Operation(kind, (kind, kind), _canonical(function) if kind == "f32" else function, more=kind == "f32")
     return meaning
 
 
@@ -287,14 +302,14 @@ def _power(modifiers):
     def blurred(result, chance):
         moved = np.where(result == 1, result, _off_by_two_units(result, chance))
         return flushed(moved) if "ftz" in modifiers else moved
-    return Operation("f32", ("f32",), _flushing(power) if "ftz" in modifiers else power, blurred)
+    return Operation("f32", ("f32",), _canonical(_flushing(power) if "ftz" in modifiers else power), blurred)
 
 
 def _full_quotient(modifiers):
     """div.full.f32."""
     if modifiers != ["full", "f32"]:
         return None
-    return Operation("f32", ("f32", "f32"), np.divide, _off_by_two_units)
+    return Operation("f32", ("f32", "f32"), _canonical(np.divide), _off_by_two_units)
 
 
 def _gross_reciprocal(modifiers):
@@ -406,7 +421,7 @@ def _to_integer(rounded, target, nan, x):
     limits = np.iinfo(target)
     whole = rounded(x)
     inside = np.clip(np.where(np.isnan(x), 0, whole), float(limits.min), float(limits.max))
-    # the largest integers need not be floats: what is clipped to a neighbour, which is too large, is set
+    # as a float the largest integer may be one too many: whatever reaches it is set to the integer itself
     large = inside >= float(limits.max)
     integers = np.where(large, limits.max, np.where(large, 0, inside).astype(target))
     return np.where(np.isnan(x), nan, integers).astype(target)

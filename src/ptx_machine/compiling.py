@@ -42,8 +42,8 @@ def has_triton():
 def specialised(names, arguments, options):
     """What a launch's arguments mean to the compiler, as Triton's own launcher has it.
 
-    A whole number 1, None, truth values, floats and options are constants; of the others a multiple of 16 is known to
-    be one.
+    A whole number 1, None and truth values are constants, and so is what is given by its name; of the other whole
+    numbers, and of addresses, a multiple of 16 is known to be one.
 
     Parameters
     ----------
@@ -60,6 +60,9 @@ def specialised(names, arguments, options):
         For :func:`compiled`, but for kernel and target; and the arguments that are left for the launch.
     """
     given = dict(zip(names, arguments, strict=False)) | {name: options[name] for name in names if name in options}
+    for name in names:
+        if name not in given:
+            raise ValueError(f"{name} is not given; expected all of {', '.join(names)}")
     signature, constants, attributes, left = {}, {}, {}, []
     for i, name in enumerate(names):
         value = given[name]
@@ -80,7 +83,7 @@ def specialised(names, arguments, options):
 
 
 _TYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64", "int32": "i32", "int64": "i64",
-          "int8": "i8", "uint8": "u8", "bool": "i1"}
+          "int8": "i8", "uint8": "u8", "int16": "i16", "uint16": "u16", "uint32": "u32", "uint64": "u64", "bool": "i1"}
 
 
 def _as_text(value):

@@ -14,8 +14,9 @@ KINDS = {
     "read before written": "a read of memory that nothing has written",
     "race": "two threads of a block, one address, at least one write that changes it, and no barrier between them",
     "race of blocks": "the same for two blocks of one launch, which no barrier can order",
-    "not waited for": "an access to shared memory into which an asynchronous copy is still under way",
-    "barrier not reached": "a barrier that some threads of its block have left out, or that splits a warp",
+    "not waited for": "an access to where an asynchronous copy is still under way, or a change of what it still reads",
+    "barrier not reached": "a barrier that some threads of its block have left out, or where a part of a warp waits "
+                           "while the rest waits at another one",
 }
 
 
@@ -30,7 +31,7 @@ class Finding:
     at : int
         Index of the instruction that was executed when the fault was seen.
     other : int or None
-        Of the instruction that was there before and does not go with it, if there is one.
+        Index of the earlier instruction of the pair, if there is one.
     where : str
         Of the first time: buffer and byte, or how many threads wait.
     threads : tuple of int

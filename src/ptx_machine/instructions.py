@@ -16,7 +16,7 @@ from .arithmetic import DTYPES, operation
 from .program import PTXError
 from .registers import bits_of
 
-__all__ = ["BARRIER", "EXIT", "compiled", "smallest_access"]
+__all__ = ["BARRIER", "EXIT", "compiled", "guards", "smallest_access"]
 
 BARRIER, EXIT = -1, -2
 _WARP, _ALL_LANES = 32, np.uint32(0xFFFFFFFF)
@@ -31,13 +31,25 @@ def compiled(lanes):
     PTXError
         For an instruction that the machine does not know, with its line.
     """
-    steps = []
-    for index, instruction in enumerate(lanes.program.instructions):
+    return _of_each(lanes.program, lambda index, instruction: _step(lanes, index, instruction))
+
+
+def guards(lanes):
+    """For each instruction the predicate register of its guard and the value that lets a lane take part, or None."""
+    def guard(index, instruction):
+        return instruction.guard and (lanes.registers.source(instruction.guard[0], "pred"), instruction.guard[1])
+    return _of_each(lanes.program, guard)
+
+
+def _of_each(program, made):
+    """What is made of each instruction; an error says of which."""
+    results = []
+    for index, instruction in enumerate(program.instructions):
         try:
-            steps.append(_step(lanes, index, instruction))
+            results.append(made(index, instruction))
         except PTXError as error:
             raise PTXError(f"line {instruction.line}, `{instruction}`: {error}") from None
-    return steps
+    return results
 
 
 def _step(lanes, index, instruction):
@@ -189,7 +201,7 @@ def _copied(lanes, index, opcode, operands):
     """cp.async: to shared memory, some time before it is waited for."""
     if opcode == "cp.async.commit_group" and not operands:
         return lanes.copies.commit
-    if opcode == "cp.async.wait_group" and len(operands) == 1 and re.match(r"\d+$", operands[0]):
+    if opcode == "cp.async.wait_group" and len(operands) == 1 and re.match(r"\d+$", str(operands[0])):
         latest = int(operands[0])
         return lambda mask: lanes.copies.wait(mask, latest)
     found = re.match(r"cp\.async\.c[ag]\.shared(?:::cta)?\.global$", opcode)
@@ -211,7 +223,7 @@ def _copied(lanes, index, opcode, operands):
         if reads.any():
             lanes.count_access(index, reads, of()[reads], width, False)
             values[reads] = lanes.memories["global"].load(lanes.access(index, reads), of()[reads], size, width // size)
-        lanes.copies.begin(index, active, to(), values)
+        lanes.copies.begin(index, active, to(), values, of(), reads)
     return begin
 
 
@@ -277,15 +289,16 @@ def _reduced(lanes, index, opcode, operands):
 def _matrices(lanes, index, opcode, operands):
     """ldmatrix and stmatrix: rows of 16 bytes, each of a lane that has its address, spread over four lanes.
 
-    Eight rows are a matrix; the first four lanes of a warp have its first row, the next four its second. Who has the
-    address counts as the one who touches memory, so a warp whose lanes give each other something needs to be in order.
+    Eight rows are a matrix; the first four lanes of a warp have its first row, the next four its second. The lane with
+    the address counts as the one who touches memory: a race with a lane that only gives or gets a part of the row is
+    not seen.
     """
     found = re.match(r"(ld|st)matrix\.sync\.aligned\.m8n8\.x([124])\.shared(?:::cta)?\.b16$", opcode)
     if found is None:
         raise PTXError(f"the machine does not know {opcode}")
     loads, count = found[1] == "ld", int(found[2])
     names, place = (operands[0], operands[1]) if loads else (operands[1], operands[0])
-    registers = [lanes.registers.target(name, "u32") for name in names]
+    registers = [lanes.registers.target(name, "u32") for name in names] if isinstance(names, tuple) else []
     if len(registers) != count:
         raise PTXError(f"{len(registers)} registers; expected {count}")
     address = lanes.registers.address(place, 32)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .instructions import BARRIER, EXIT, compiled
+from .instructions import BARRIER, EXIT, compiled, guards
 from .memory import Access, Limits, stamps
 from .program import PTXError
 from .registers import Registers
@@ -43,8 +43,7 @@ class Lanes:
         self.registers = Registers(self.program, count, own | self.block_registers, launch.symbols)
         self.copies = _Copies(self)
         self.steps = compiled(self)
-        self.guards = [each.guard and (self.registers.source(each.guard[0], "pred"), each.guard[1])
-                       for each in self.program.instructions]
+        self.guards = guards(self)
 
     def begin(self, block):
         """All lanes stand before the first instruction of a block, given by its numbers in three directions."""
@@ -147,8 +146,10 @@ class Lanes:
         """Refuses an instruction of whole warps that some lanes of one execute, or that names only some of them."""
         if mask is not None and _in_parts(mask, np.ones_like(mask)):
             self.refuse(index, "some lanes of a warp execute it; the machine knows it for all of them")
-        if members is not None and (members != 0xFFFFFFFF).any():
-            self.refuse(index, f"it is of the lanes {int(members.min()):#x}; the machine knows it for all of them, -1")
+        if members is not None:
+            members = members if mask is None else members[mask]
+            if (members != 0xFFFFFFFF).any():
+                self.refuse(index, f"it is of the lanes {int(members.min()):#x}; the machine knows it for all, -1")
 
     def order_warps(self, mask, index, members):
         """What lanes of a warp did before is seen by its other lanes from now on."""
@@ -177,6 +178,8 @@ class _Copy(NamedTuple):
     groups: np.ndarray
     addresses: np.ndarray
     values: np.ndarray
+    sources: np.ndarray
+    reads: np.ndarray
 
     def only(self, chosen):
         return _Copy(self.instruction, *(each[chosen] for each in self[1:]))
@@ -186,18 +189,27 @@ class _Copies:
     """Asynchronous copies of some lanes: each lane puts its own into groups, and waits for groups."""
 
     def __init__(self, lanes):
-        self.lanes, self.shared = lanes, lanes.launch.shared
+        self.lanes, self.shared, self.memory = lanes, lanes.launch.shared, lanes.launch.memory
+        self.begun = []
         self.forget()
 
     def forget(self):
+        for copy in self.begun:
+            self._source(copy, begins=False)
         self.begun, self.groups = [], np.zeros(self.lanes.count, np.int64)  # how many groups a lane has closed
 
-    def begin(self, index, mask, addresses, values):
+    def begin(self, index, mask, addresses, values, sources, reads):
+        """Some lanes copy values to addresses, which they read at the sources, or do not read because they are 0."""
         lanes = np.flatnonzero(mask)
-        copy = _Copy(index, lanes, self.groups[lanes], addresses[lanes], values[lanes])
+        copy = _Copy(index, lanes, self.groups[lanes], *(each[lanes] for each in (addresses, values, sources, reads)))
         good = self.shared.begin_copy(self.lanes.access(index, lanes), copy.addresses,
                                       values.dtype.itemsize * values.shape[1])
         self.begun.append(copy if good is None else copy.only(good))
+        self._source(self.begun[-1], begins=True)
+
+    def _source(self, copy, begins):
+        width = copy.values.dtype.itemsize * copy.values.shape[1]
+        self.memory.copied_from(copy.sources[copy.reads], width, begins)
 
     def commit(self, mask):
         self.groups[slice(None) if mask is None else mask] += 1
@@ -211,6 +223,7 @@ class _Copies:
                 lands &= mask[copy.lanes]
             if lands.any():
                 landing = copy if lands.all() else copy.only(lands)
+                self._source(landing, begins=False)
                 self.shared.land(self.lanes.access(copy.instruction, landing.lanes), landing.addresses, landing.values)
             if not lands.all():
                 self.begun.append(copy.only(~lands))

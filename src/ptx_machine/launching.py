@@ -37,15 +37,15 @@ class Buffer:
     ----------
     name : str
     data : (n,) array of uint8
-        What is there; after the launch, what the kernel made of it. Buffers may have one array in common, but not parts
-        of one.
+        What is there, contiguous; after the launch, what the kernel made of it. Buffers may have one array in common,
+        but not parts of one.
     offset : int
         The byte of it that the kernel's pointer points to.
     alignment : int
         The address of its first byte, modulo 256.
     exists : (n,) array of bool, optional
         Bytes that the kernel may touch, all unless given: a view of larger memory may skip some.
-    written : bool
+    written : bool or (n,) array of bool
         False if what is there means nothing, so that the kernel has to write a byte before it reads it.
     """
 
@@ -54,7 +54,18 @@ class Buffer:
     offset: int = 0
     alignment: int = 0
     exists: np.ndarray | None = None
-    written: bool = True
+    written: bool | np.ndarray = True
+
+    def __post_init__(self):
+        data = self.data
+        if not (isinstance(data, np.ndarray) and data.ndim == 1 and data.dtype == np.uint8):
+            raise LaunchError(f"{self.name}: data is {_described(data)}; expected an array (n,) of uint8, as of "
+                              "array.reshape(-1).view(np.uint8)")
+        if not data.flags.c_contiguous or not data.flags.writeable:
+            raise LaunchError(f"{self.name}: data is not contiguous, or must not be written; expected both")
+        for name, mask in (("exists", self.exists), ("written", self.written)):
+            if not (mask is None or isinstance(mask, bool) or (mask.dtype == bool and mask.shape == data.shape)):
+                raise LaunchError(f"{self.name}: {name} is {_described(mask)}; expected {len(data)} of bool")
 
 
 @dataclass
@@ -145,9 +156,12 @@ def launch(program, grid, arguments, *, shared_bytes=0, shared_limit=None, order
     >>> [finding.kind for finding in report.findings.values()], report.findings["out of bounds", 4, None].where
     (['out of bounds', 'out of bounds'], '1 bytes past the end of twice_param_0')
     """
-    grid = tuple(grid)
-    if not 1 <= len(grid) <= 3 or not all(1 <= n <= most for n, most in zip(grid, _MOST_BLOCKS, strict=False)):
-        raise LaunchError(f"grid = {grid}; expected one to three numbers of blocks")
+    numbers = isinstance(grid, tuple | list) and all(isinstance(n, int | np.integer) for n in grid)
+    if not numbers or not 1 <= len(grid) <= 3 or not all(
+            1 <= n <= most for n, most in zip(grid, _MOST_BLOCKS, strict=False)):
+        raise LaunchError(f"grid = {grid}; expected a tuple of one to three numbers of blocks")
+    if shared_bytes < 0:
+        raise LaunchError(f"shared_bytes = {shared_bytes}; expected 0 or more")
     running = _Launch(program, arguments, shared_bytes, shared_limit, blur, budget)
     with np.errstate(all="ignore"):  # a GPU, too, makes infinities and NaN without a word
         running.run(grid, order)
@@ -173,21 +187,27 @@ class _Launch:
         if shared_limit is not None and self.shared_bytes > shared_limit:
             raise LaunchError(f"{program.name} needs {self.shared_bytes} bytes of shared memory; the device has "
                               f"{shared_limit}")
-        self.shared = Memory(0, self.shared_bytes + 16, smallest_access(program, "shared"), self.findings)
+        self.shared = Memory(0, self.shared_size + 16, smallest_access(program, "shared"), self.findings)
         for array in arrays:
             self.shared.place(*array)
         self.parameters, self.buffers = {}, []
         self._place(arguments)
 
     def _shared(self, dynamic):
-        """Addresses of the arrays in shared memory; with name and size; bytes in all. That of the launch comes last."""
-        symbols, arrays, end = {}, [], 0
+        """Addresses of the arrays in shared memory; with name and size; bytes in all. That of the launch comes last.
+
+        An address is a multiple of what the program asks for, and of no more. Each array counts as the 16 bytes that it
+        begins, as if all were aligned to them.
+        """
+        symbols, arrays, end, needed = {}, [], 0, 0
         for name, size in sorted(self.program.shared.items(), key=lambda item: item[1] is None):
-            size = dynamic if size is None else size
-            symbols[name] = end
-            arrays.append((name, end, size))
-            end += -(-size // 16) * 16
-        return symbols, arrays, end
+            size, alignment = dynamic if size is None else size, self.program.alignments[name]
+            symbols[name] = end + alignment % 16
+            arrays.append((name, symbols[name], size))
+            end += -(-(size + alignment % 16) // 16) * 16
+            needed += -(-size // 16) * 16
+        self.shared_size = end
+        return symbols, arrays, needed
 
     def _place(self, arguments):
         """Parameters as bytes; buffers at addresses of their own, with nothing between them."""
@@ -205,14 +225,16 @@ class _Launch:
                     self._must_be_apart(value)
                     addresses[memory] = end + value.alignment
                     end += -(-(value.alignment + len(value.data)) // _GAP) * _GAP + _GAP
+                if kind not in ("u64", "s64", "b64"):
+                    raise LaunchError(f"{name} is an array; expected a number, for it is no pointer but of type {kind}")
                 self.buffers.append((addresses[memory], value))
                 value = addresses[memory] + value.offset
             self.parameters[name] = _as_parameter(name, kind, value)
         self.memory = Memory(_FIRST_ADDRESS, end - _FIRST_ADDRESS + _GAP, smallest_access(self.program, "global"),
                              self.findings)
         for address, buffer in self.buffers:
-            self.memory.place(buffer.name, address, len(buffer.data), buffer.data if buffer.written else None,
-                              True if buffer.exists is None else buffer.exists)
+            self.memory.place(buffer.name, address, len(buffer.data), None if buffer.written is False else buffer.data,
+                              True if buffer.exists is None else buffer.exists, buffer.written)
 
     def _must_be_apart(self, buffer):
         for _, other in self.buffers:
@@ -279,13 +301,19 @@ def _bytes_of(name, array):
     return array.reshape(-1).view(np.uint8)
 
 
+def _described(value):
+    return f"an array {value.shape} of {value.dtype}" if isinstance(value, np.ndarray) else f"{value!r}"
+
+
 def _as_parameter(name, kind, value):
     """The bytes of a number as a kernel gets it; of a whole number, those of its type or of the unsigned one."""
     dtype = np.dtype(DTYPES[kind])
+    if not isinstance(value, int | float | np.number | np.bool_):
+        raise LaunchError(f"{name} = {value!r}; expected an array, a Buffer or a number")
     if dtype.kind == "f":
         return np.array(value, dtype).tobytes()
     bits = 8 * dtype.itemsize
-    if int(value) != value or not -2**(bits - 1) <= value < 2**bits:
+    if not np.isfinite(value) or int(value) != value or not -2**(bits - 1) <= value < 2**bits:
         raise LaunchError(f"{name} = {value}; expected a whole number of {bits} bits")
     return (int(value) % 2**bits).to_bytes(dtype.itemsize, "little")
 

@@ -5,8 +5,8 @@ whether it was written, and who was there last: to change it, to write what was 
 
 Two accesses to one piece by two threads are a race if at least one of them changes it and nothing orders them: neither
 a barrier of the block, nor one of their warp. No barrier orders two blocks of a launch. Threads may write the same
-value, but then nobody may read it before the next barrier: which of them changes it depends on the order, and a race
-is one in all orders.
+value, but then nobody may read it before the next barrier: which of them changes it depends on the order, and what is
+a race in one order is reported in all of them.
 """
 
 from __future__ import annotations
@@ -88,13 +88,15 @@ class Memory:
         self.states = np.full(size // piece, _ABSENT, np.uint8)
         # zeros take no memory before they are touched
         self.changes, self.repeats, self.reads, self.in_flight = (np.zeros(size // piece, np.int64) for _ in range(4))
-        self.copies = 0
+        self.being_read = np.zeros(size // piece, np.int32)  # by how many copies
+        self.copies = self.copies_from_here = 0
         self.names = []
 
-    def place(self, name, address, size, data=None, exists=True):
+    def place(self, name, address, size, data=None, exists=True, written=True):
         """Something of some bytes comes to an address, with its data unless nothing is written there yet.
 
-        With ``exists``, an array of bool, only the bytes belong to it where that is true.
+        With ``exists``, an array of bool, only the bytes belong to it where that is true; with ``written``, another
+        one, only they have a value.
         """
         start = address - self.base
         self.exists[start:start + size] |= exists
@@ -102,7 +104,12 @@ class Memory:
             self.bytes[start:start + size] = data
         first, end = start // self.piece, -(-(start + size) // self.piece)
         whole = self.exists.view(self.pieces.dtype)[first:end] == np.ones(self.piece, bool).view(self.pieces.dtype)
-        states = np.where(whole, _FRESH if data is None else _WRITTEN, _ABSENT).astype(np.uint8)
+        known = data is not None
+        if known and written is not True:
+            values = np.ones(len(self.states[first:end]) * self.piece, bool)
+            values[start - first * self.piece:][:size] = written
+            known = values.reshape(-1, self.piece).all(1)
+        states = np.where(whole, np.where(known, _WRITTEN, _FRESH), _ABSENT).astype(np.uint8)
         np.maximum(self.states[first:end], states, out=self.states[first:end])
         self.names.append((address, address + size, name))
 
@@ -142,6 +149,8 @@ class Memory:
         if not len(pieces):
             return
         self._must_have_landed(access, pieces)
+        if self.copies_from_here and (being_read := self.being_read.take(pieces) > 0).any():
+            self._report("not waited for", access, being_read, pieces)
         values = np.ascontiguousarray(values if good is None else values[good]).view(self.pieces.dtype).ravel()
         changed = (self.pieces.take(pieces) != values) | (states < _WRITTEN) | always
         differs = changed | self._must_be_ordered(self.changes, access, pieces, mine, changed)
@@ -171,8 +180,18 @@ class Memory:
             for known in self.changes, self.repeats, self.reads:
                 self._must_be_ordered(known, access, pieces, mine)
             self.in_flight[pieces] = mine
+            there = self.in_flight.take(pieces)
+            if (there != mine).any():
+                self._report("race", access, there != mine, pieces, there)
             self.copies += len(access.threads)
         return good
+
+    def copied_from(self, addresses, width, begins):
+        """Asynchronous copies begin to read these addresses, or have read them; meanwhile nobody may change them."""
+        offsets = addresses.view(np.int64) - self.base
+        good = (offsets >= 0) & (offsets <= len(self.bytes) - width) & (offsets & (width - 1) == 0)
+        np.add.at(self.being_read, self._pieces(offsets[good], width), 1 if begins else -1)
+        self.copies_from_here += len(addresses) if begins else -len(addresses)
 
     def land(self, access, addresses, values):
         """What :meth:`begin_copy` has begun arrives, as a change of now."""

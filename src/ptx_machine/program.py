@@ -61,6 +61,8 @@ class Program:
         A register that is declared alone has the number 0.
     shared : dict
         Bytes of each array in shared memory by its name; None for the one whose size the launch gives.
+    alignments : dict
+        Of the same: what the address of its first byte is a multiple of.
     threads : int
         Threads of a block.
     labels : dict
@@ -72,6 +74,7 @@ class Program:
     parameters: dict
     registers: dict
     shared: dict
+    alignments: dict
     threads: int
     labels: dict
     instructions: tuple
@@ -112,12 +115,13 @@ class Program:
 
 
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\(([^)]*)\)([^{]*)\{")
-_PARAMETER = re.compile(r"\.param\s+\.(\w+)\s+(?:\.ptr\s+(?:\.\w+\s+)*(?:\d+\s+)?)?([\w$]+)$")
+_PARAMETER = re.compile(r"\.param\s+\.([bus](?:8|16|32|64)|f(?:32|64))\s+"
+                        r"(?:\.ptr\s+(?:\.\w+\s+)*(?:\d+\s+)?)?([\w$]+)$")
 _FILE = re.compile(r'\.file\s+(\d+)\s+"([^"]*)"')
 _LOCATION = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+\d+(.*)")
 _INLINED_AT = re.compile(r"inlined_at\s+(\d+)\s+(\d+)\s+\d+")
 _REGISTERS = re.compile(r"\.reg\s+\.(\w+)\s+([%\w$]+?)(?:<(\d+)>)?$")
-_SHARED = re.compile(r"(?<!\w)\.shared\s+(?:\.align\s+(?:1|2|4|8|16)\s+)?\.[busf](8|16|32|64)\s+([\w$]+)"
+_SHARED = re.compile(r"(?<!\w)\.shared\s+(?:\.align\s+(1|2|4|8|16)\s+)?\.[busf](8|16|32|64)\s+([\w$]+)"
                      r"(?:\[(\d*)\])?\s*;")
 _ENDS = "ret", "exit", "bra", "bra.uni"
 _LABEL = re.compile(r"([$\w]+):")
@@ -131,12 +135,15 @@ class _Reader:
         self.text = "\n".join(line.partition("//")[0] for line in text.splitlines())
         self.files = {int(number): name.rsplit("/", 1)[-1] for number, name in _FILE.findall(self.text)}
         self.registers, self.labels, self.instructions = {}, {}, []
-        self.shared = {}
+        self.shared, self.alignments = {}, {}
         for found in _SHARED.finditer(self.text):
-            if found[2] in self.shared:
-                raise PTXError(f"{found[0]!r}: {found[2]} is declared once more")
-            length = found[3] or ("1" if found[3] is None else "")
-            self.shared[found[2]] = int(length) * int(found[1]) // 8 if length else None
+            alignment, bits, name, length = found.groups("")
+            if name in self.shared:
+                raise PTXError(f"{found[0]!r}: {name} is declared once more")
+            if found[4] == "" and None in self.shared.values():
+                raise PTXError(f"{found[0]!r}: a second array without a size; expected one, as the launch gives one")
+            self.shared[name] = None if found[4] == "" else int(length or 1) * int(bits) // 8
+            self.alignments[name] = int(alignment or int(bits) // 8)
         for other in re.finditer(r"(?<!\w)\.shared\s.*", _SHARED.sub("", self.text)):
             raise PTXError(f"{other[0]!r}; expected numbers in shared memory, aligned to 16 bytes at most")
         self.source, self.scopes = (), []
@@ -153,8 +160,8 @@ class _Reader:
         last = self.instructions[-1] if self.instructions else None
         if last is None or last.guard or last.opcode not in _ENDS:
             raise PTXError(f"{name} does not end in one of {', '.join(_ENDS)}")
-        return Program(name, self._parameters(parameters), self.registers, self.shared, int(threads[1]), self.labels,
-                       tuple(self.instructions))
+        return Program(name, self._parameters(parameters), self.registers, self.shared, self.alignments,
+                       int(threads[1]), self.labels, tuple(self.instructions))
 
     @staticmethod
     def _parameters(text):

@@ -97,8 +97,10 @@ class Registers:
         found = re.match(r"\[([%\w$.@]+)(?:\+(-?\w+))?\]$", text) if isinstance(text, str) else None
         if found is None or not (found[1] in self._rows or found[1] in self.symbols):
             raise PTXError(f"the machine does not know the address {text}")
-        start, step = self.source(found[1], f"u{bits}"), self._number(found[2] or "0", "u64")
-        return lambda: start + step  # uint64, whatever the register
+        start, step = self.source(found[1], f"u{bits}"), self._number(found[2] or "0", f"u{bits}")
+        if bits == 64:
+            return lambda: start + step
+        return lambda: (start + step).view(np.int32).astype(np.uint64)  # wraps; what is below 0 stays there
 
     def _width(self, name, kind):
         """Bits of a register that is wider than a type of whole numbers; else 0."""

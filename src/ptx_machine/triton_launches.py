@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import linecache
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from unittest import mock
 
 import numpy as np
 
@@ -22,7 +23,7 @@ class TritonLaunches:
     Parameters
     ----------
     capability : int
-        Of the GPU that is stood in for, as 90 for sm_90. Its shared memory is the limit.
+        Of the GPU that is stood in for, as 90 for sm_90. Its shared memory, of which SHARED_MEMORY knows, is the limit.
     order, blur : int, optional
         Seeds, as of :func:`~ptx_machine.launch`.
     changed : callable, optional
@@ -53,13 +54,18 @@ class TritonLaunches:
 
     @contextmanager
     def replacing(self, *modules):
-        """Within the context, kernels that the modules name in ``__all__`` run on the machine."""
+        """Within the context, kernels that the modules name in ``__all__`` run on the machine.
+
+        What ``torch.empty`` and its like give there is filled with a pattern, by which a launch knows that nobody has
+        written it.
+        """
         originals = [(module, name, getattr(module, name)) for module in modules for name in module.__all__
                      if hasattr(getattr(module, name), "arg_names")]
         for module, name, kernel in originals:
             setattr(module, name, self.kernel(kernel))
         try:
-            yield self
+            with _marking_empty_memory():
+                yield self
         finally:
             for module, name, kernel in originals:
                 setattr(module, name, kernel)
@@ -133,16 +139,49 @@ class _Kernel:
         return lambda *arguments, **options: self.machine.launch(self.kernel, grid, arguments, options)
 
 
-def buffer_of(name, tensor):
-    """A torch tensor on the CPU as a buffer: the bytes of its storage, of which only its own elements exist."""
+@contextmanager
+def _marking_empty_memory():
     import torch
 
-    storage = tensor.untyped_storage()
-    data = torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
-    size = tensor.element_size()
+    def marking(usual):
+        def empty(*arguments, **options):
+            tensor = usual(*arguments, **options)
+            if type(tensor) is torch.Tensor and tensor.device.type == "cpu" and tensor.layout == torch.strided:
+                _bytes_of(tensor)[:] = _UNWRITTEN
+            return tensor
+        return empty
+
+    with ExitStack() as patches:
+        for place, name in ((torch, "empty"), (torch, "empty_like"), (torch.Tensor, "new_empty")):
+            patches.enter_context(mock.patch.object(place, name, marking(getattr(place, name))))
+        yield
+
+
+_UNWRITTEN = 0xA7  # four bytes of it are a word that nobody has written
+
+
+def _bytes_of(tensor):
+    """All bytes of a tensor's storage."""
+    import torch
+
+    return torch.tensor([], dtype=torch.uint8).set_(tensor.untyped_storage()).numpy()
+
+
+def buffer_of(name, tensor):
+    """A torch tensor on the CPU as a buffer: the bytes of its storage, of which only its own elements exist.
+
+    Words that hold the pattern of empty memory count as not written; see :meth:`TritonLaunches.replacing`.
+    """
+    data, size = _bytes_of(tensor), tensor.element_size()
     steps = [size * stride for stride in tensor.stride()]
     exists = np.zeros(len(data), bool)
     elements = exists[:len(data) // size * size].reshape(-1, size)[tensor.storage_offset():]
     if tensor.numel():
         np.lib.stride_tricks.as_strided(elements, (*tensor.shape, size), (*steps, 1))[:] = True
-    return Buffer(name, data, tensor.storage_offset() * size, storage.data_ptr() % 256, exists)
+    unwritten = (data[:len(data) // 4 * 4].reshape(-1, 4) == _UNWRITTEN).all(1)
+    written = True
+    if unwritten.any():
+        written = np.ones(len(data), bool)
+        written[:4 * len(unwritten)] = ~unwritten.repeat(4)
+    alignment = tensor.untyped_storage().data_ptr() % 256
+    return Buffer(name, data, tensor.storage_offset() * size, alignment, exists, written)
