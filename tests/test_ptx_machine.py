@@ -473,6 +473,7 @@ def test_whole_warps_may_leave_out_what_whole_warps_do(order):
     "shfl.sync.up.b32 %r10, %r11, 1, 0;": "4 operands; expected 5",
     "redux.sync.max.b32 %r10, %r11, -1;": "does not know redux.sync.max.b32",
     "redux.sync.and.s32 %r10, %r11, -1;": "does not know redux.sync.and.s32",
+    "ldmatrix.sync.aligned.m8n8.x1.shared.b16 %r10, [%r2];": "0 registers; expected 1",
     "redux.sync.add.f32 %r10, %r11, -1;": "does not know redux.sync.add.f32",
     "redux.sync.max.s32 %r10, %r11, 1;": "does not know the lanes 1",
     "mov.b32 %r12, 1; redux.sync.max.s32 %r10, %r11, %r12;": "it is of the lanes 0x1",
