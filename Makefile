@@ -113,7 +113,7 @@ times: .venv/reader  ## write how long each chapter takes into its opening, and 
 	@$(PY) book/_ext/reading_time.py --write
 
 vectors: .venv/dev  ## compute the test vectors in 50 digits, into data/vectors
-	@PYTHONPATH=src $(PY) -m coursework.vectors write
+	@$(PY) -m reference_impl.conformance.vectors write
 
 # PYTHON_WITH_TORCH=python3 takes the Python that is there, and installs nothing: for a machine without a network.
 gpu: $(if $(PYTHON_WITH_TORCH),,.venv/dev)  ## on a machine with CUDA: tests, memory checker, accuracy and times, into data/; STAGE=one of them

@@ -19,11 +19,11 @@ import pytest
 
 from coursework import check, facts
 from coursework.asking import ask
-from coursework.encoding import decoded, encoded
 from coursework.questions import ASSIGNMENTS, find
 from coursework.questions.question import Case, Question
 from coursework.release import BEGIN, END, STUB, ReleaseError, for_student, prove, read, variant_of, without_solutions
 from coursework.verdicts import judge
+from reference_impl.conformance.encoding import decoded, encoded
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "course" / "assignments"

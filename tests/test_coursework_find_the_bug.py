@@ -15,7 +15,6 @@ import pytest
 from coursework import calling, oracle
 from coursework.asking import ask
 from coursework.calling import PATIENCE, Elsewhere
-from coursework.encoding import decoded, encoded
 from coursework.oracle import Function, Oracle
 from coursework.questions import ASSIGNMENTS
 from coursework.questions import find_the_bug as bugs
@@ -24,6 +23,7 @@ from coursework.questions.ctc_inputs import utterances
 from coursework.release import read
 from coursework.verdicts import judge
 from reference_impl import batched, ctc, log_softmax
+from reference_impl.conformance.encoding import decoded, encoded
 
 NOTEBOOK = Path(__file__).parents[1] / "course" / "assignments" / "5_find_the_bug" / "5_find_the_bug.ipynb"
 QUESTIONS = list(ASSIGNMENTS["5_find_the_bug"].values())

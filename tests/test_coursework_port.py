@@ -13,8 +13,8 @@ from coursework import facts
 from coursework.asking import ask
 from coursework.questions import FILES, find
 from coursework.release import read, variant_of
-from coursework.vectors import right_results
 from coursework.verdicts import judge
+from reference_impl.conformance.vectors import right_results
 
 NAME = "8_port_a_loss"
 FIELDS = ["results_file", "losses", "grad_log_probs", "grad_logits", "edges", "batch"]

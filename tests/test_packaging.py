@@ -25,8 +25,11 @@ NEEDS = {
     "matplotlib": ["plotting"],
     "sympy": ["symbolic"],
     "rapidfuzz": ["digits.strings"],
+    "jsonschema": ["conformance.vectors.__main__"],
+    "mpmath": ["conformance.vectors.exact"],
 }
-EXTRAS = {"torch": "torch", "matplotlib": "figures", "sympy": "symbolic", "rapidfuzz": "digits"}
+EXTRAS = {"torch": "torch", "matplotlib": "figures", "sympy": "symbolic", "rapidfuzz": "digits",
+          "jsonschema": "conformance", "mpmath": "conformance"}
 
 
 @pytest.fixture(scope="module")

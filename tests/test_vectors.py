@@ -17,15 +17,23 @@ import pytest
 import torch
 from enumeration import ctc_alpha, ctc_beta, loss_and_grad_logits, loss_and_occupancy, rnnt_alpha, rnnt_beta
 
-from coursework.encoding import decoded, encoded
-from coursework.vectors import NotResults, answered, compare, public, read_results, right_results, unanswered
-from coursework.vectors.__main__ import as_text, main
-from coursework.vectors.document import FOLDER, LOSSES, OUTPUTS, document, problem_of
-from coursework.vectors.exact import exact_answers
-from coursework.vectors.mistakes import mistakes_of
-from coursework.vectors.problems import GROUPS, Problem, problems
-from coursework.vectors.results import check_vectors
 from reference_impl import ctc, log_softmax, torch_impl
+from reference_impl.conformance.encoding import decoded, encoded
+from reference_impl.conformance.vectors import (
+    NotResults,
+    answered,
+    compare,
+    public,
+    read_results,
+    right_results,
+    unanswered,
+)
+from reference_impl.conformance.vectors.__main__ import as_text, main
+from reference_impl.conformance.vectors.document import FOLDER, LOSSES, OUTPUTS, document, problem_of
+from reference_impl.conformance.vectors.exact import exact_answers
+from reference_impl.conformance.vectors.mistakes import mistakes_of
+from reference_impl.conformance.vectors.problems import GROUPS, Problem, problems
+from reference_impl.conformance.vectors.results import check_vectors
 from reference_impl.semiring import LOG32
 
 ROOT = Path(__file__).parents[1]
@@ -260,7 +268,7 @@ def test_exact_answers_notice_a_disagreement(monkeypatch):
     """The ways are compared: with a lattice that has another arc the export stops."""
     problem = Problem("labels", "x", np.zeros((3, 3)), np.array([1, 2]))
     exact_answers(problem)
-    from coursework.vectors import exact
+    from reference_impl.conformance.vectors import exact
 
     right = exact.ctc_lattice
     monkeypatch.setattr(exact, "ctc_lattice", lambda targets, *more, **named: right(targets[::-1], *more, **named))
@@ -461,7 +469,7 @@ def test_the_command(tmp_path, capsys):
 
 
 def test_writing(tmp_path):
-    command = [sys.executable, "-m", "coursework.vectors", "write", "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "reference_impl.conformance.vectors", "write", "--out", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT / "src")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "ctc.json").read_bytes() == (FOLDER / "ctc.json").read_bytes()

@@ -23,6 +23,8 @@ from nbgrader.utils import is_grade
 from traitlets import Float, Int, Unicode
 from traitlets.config import Config
 
+from reference_impl.conformance import encoding
+
 from .checking import ANSWERS, INPUTS
 from .effort import Meter, share, slow_seconds
 from .oracle import Oracle
@@ -42,7 +44,8 @@ _INTERRUPTED = "CellTimeoutError"
 _TOO_LONG = ("A cell ran for too long: look for a loop that does not end, or for something that it waits for and that "
              "never comes.")
 #: What the submission's process may import of this package.
-_SHIPPED = ("__init__.py", "asking.py", "calling.py", "checking.py", "encoding.py")
+_SHIPPED = {**{name: _PACKAGE / name for name in ("__init__.py", "asking.py", "calling.py", "checking.py")},
+            "encoding.py": Path(encoding.__file__)}
 
 
 class SandboxedExecute(Execute):
@@ -119,8 +122,8 @@ class SandboxedExecute(Execute):
         library, runtime = scratch / "library", folder / ".runtime"
         (library / "coursework").mkdir(parents=True)
         runtime.mkdir(parents=True)
-        for name in _SHIPPED:
-            (library / "coursework" / name).write_bytes((_PACKAGE / name).read_bytes())
+        for name, source in _SHIPPED.items():
+            (library / "coursework" / name).write_bytes(source.read_bytes())
         self._inputs = scratch / "inputs.json"
         self._asked = {
             name: {"cases": [case.as_data(oracle.hand_out) for case in cases], "facts": dict(cases[0].facts)}

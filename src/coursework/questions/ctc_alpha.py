@@ -8,12 +8,12 @@ from math import comb
 import numpy as np
 
 from reference_impl import ctc
+from reference_impl.conformance import ctc_mistakes
+from reference_impl.conformance.ctc_mistakes import extended
 from reference_impl.lattice import forward
 from reference_impl.semiring import COUNT
 from reference_impl.topology import ctc_lattice
 
-from .. import ctc_mistakes
-from ..ctc_mistakes import extended
 from .ctc_inputs import scores, utterances
 from .question import Case, Question
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from reference_impl import ctc
+from reference_impl.conformance import ctc_mistakes
 
-from .. import ctc_mistakes
 from .ctc_inputs import utterances
 from .question import Case, Question
 

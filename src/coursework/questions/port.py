@@ -12,12 +12,13 @@ from functools import cache, lru_cache, partial
 
 import numpy as np
 
-from ..encoding import decoded, encoded
-from ..vectors.compare import compare
-from ..vectors.document import answered, document, problem_of
-from ..vectors.mistakes import mistakes_of
-from ..vectors.problems import problems
-from ..vectors.results import NotResults, read_results, right_results
+from reference_impl.conformance.encoding import decoded, encoded
+from reference_impl.conformance.vectors.compare import compare
+from reference_impl.conformance.vectors.document import answered, document, problem_of
+from reference_impl.conformance.vectors.mistakes import mistakes_of
+from reference_impl.conformance.vectors.problems import problems
+from reference_impl.conformance.vectors.results import NotResults, read_results, right_results
+
 from .question import Case, Question
 
 __all__ = ["QUESTIONS"]

@@ -10,9 +10,9 @@ import numpy as np
 
 from reference_impl import ctc
 from reference_impl.as_published.ctc_conventions import convert
+from reference_impl.conformance import ctc_mistakes
 from reference_impl.semiring import COUNT
 
-from ... import ctc_mistakes
 from .. import ctc_gradient
 from ..question import Case, Question
 from .parts import function, numbers

@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 
 from reference_impl import ctc
+from reference_impl.conformance import ctc_mistakes
 
-from ... import ctc_mistakes
 from ..ctc_inputs import scores
 from ..question import Case, Question
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from reference_impl.diagnosis import diagnose_values
-
+from ...diagnosis import diagnose_values
 from ..encoding import decoded
 from .document import OUTPUTS, answered, problem_of
 from .document import document as document_of

@@ -10,7 +10,8 @@ from functools import partial
 
 import numpy as np
 
-from reference_impl import ctc, log_softmax
+from .. import ctc
+from .._softmax import log_softmax
 
 __all__ = ["GRAD_LOGITS", "GRAD_LOG_PROBS", "LOG_ALPHA", "LOG_BETA", "LOSS", "LOSS_FROM_BETA", "OCCUPANCY", "alpha",
            "beta", "extended", "loss", "occupancy"]

@@ -2,7 +2,7 @@
 
 CTC's mistakes are those of `ctc_mistakes.py`, which assignments ask about, too. RNN-T's are made by one recursion with
 a place for each thing that can go wrong in it. Gradients that none of them explains are taken apart by
-`reference_impl.diagnosis`, term by term.
+`diagnosis`, term by term.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from functools import partial
 
 import numpy as np
 
-from reference_impl import log_softmax, rnnt
-from reference_impl.semiring import REAL
-
+from ... import rnnt
+from ..._softmax import log_softmax
+from ...semiring import REAL
 from .. import ctc_mistakes
 from .document import LOSSES
 

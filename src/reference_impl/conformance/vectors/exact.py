@@ -9,10 +9,10 @@ from __future__ import annotations
 import mpmath
 import numpy as np
 
-from reference_impl import ctc, rnnt
-from reference_impl.lattice import arc_posteriors, enumerate_paths, forward
-from reference_impl.semiring import COUNT, REAL
-from reference_impl.topology import ctc_lattice, rnnt_lattice
+from ... import ctc, rnnt
+from ...lattice import arc_posteriors, enumerate_paths, forward
+from ...semiring import COUNT, REAL
+from ...topology import ctc_lattice, rnnt_lattice
 
 __all__ = ["exact_answers"]
 

@@ -48,7 +48,7 @@ def read_results(text, *, bare_infinities=False) -> dict:
     >>> read_results('{"vectors": "ctc 1.0.0", "precision": "float64", "results": {"labels/one-label": {"loss": NaN}}}')
     Traceback (most recent call last):
         ...
-    coursework.vectors.results.NotResults: NaN is no JSON; write the string "nan".
+    reference_impl.conformance.vectors.results.NotResults: NaN is no JSON; write the string "nan".
     """
     if not text.strip():
         raise NotResults("There are no results.")

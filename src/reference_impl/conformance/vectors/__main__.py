@@ -1,7 +1,7 @@
 """Writes the test vectors, and checks somebody's results against them.
 
-    python -m coursework.vectors write [--out FOLDER]
-    python -m coursework.vectors check RESULTS [--vectors FILE] [--without GROUP ...]
+    python -m reference_impl.conformance.vectors write [--out FOLDER]
+    python -m reference_impl.conformance.vectors check RESULTS [--vectors FILE] [--without GROUP ...]
 
 `check` prints by id which term is wrong, and exits with 1 if anything is, or is missing, and with 2 if a file cannot be
 read.
@@ -24,7 +24,7 @@ __all__ = []
 
 
 def main(arguments=None):
-    parser = argparse.ArgumentParser(prog="python -m coursework.vectors",
+    parser = argparse.ArgumentParser(prog="python -m reference_impl.conformance.vectors",
                                      description="Write the test vectors, or check results against them.")
     commands = parser.add_subparsers(dest="command", required=True)
     write = commands.add_parser("write", help="compute the vectors in 50 digits and write them; needs mpmath")
