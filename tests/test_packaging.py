@@ -27,6 +27,7 @@ NEEDS = {
     "rapidfuzz": ["digits.strings"],
     "jsonschema": ["conformance.vectors.__main__"],
     "mpmath": ["conformance.vectors.exact"],
+    "pytest": ["conformance.pytest_plugin"],
 }
 EXTRAS = {"torch": "torch", "matplotlib": "figures", "sympy": "symbolic", "rapidfuzz": "digits",
           "jsonschema": "conformance", "mpmath": "conformance"}

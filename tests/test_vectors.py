@@ -32,7 +32,8 @@ from reference_impl.conformance.vectors.__main__ import as_text, main
 from reference_impl.conformance.vectors.document import FOLDER, LOSSES, OUTPUTS, document, problem_of
 from reference_impl.conformance.vectors.exact import exact_answers
 from reference_impl.conformance.vectors.mistakes import mistakes_of
-from reference_impl.conformance.vectors.problems import GROUPS, Problem, problems
+from reference_impl.conformance.problem import Problem
+from reference_impl.conformance.vectors.problems import GROUPS, problems
 from reference_impl.conformance.vectors.results import check_vectors
 from reference_impl.semiring import LOG32
 

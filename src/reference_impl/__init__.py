@@ -39,7 +39,8 @@ says the same in ``torch_impl/tensor_ops.py``, and has its signature in ``torch_
 
 - other ways to the same numbers: ``lattice``, ``topology``, ``lattice_loss``, ``second_order``, ``duals``, and
   ``torch_impl/naive.py``, where autograd alone differentiates the two recursions;
-- checks and proofs: ``differences``, ``diagnosis``, ``bug_bank``, ``conformance``, ``equations``, ``symbolic``;
+- checks and proofs: ``differences``, ``terms``, ``diagnosis``, ``bug_bank``, ``conformance``, ``equations``,
+  ``symbolic``;
 - what the chapters show: ``examples``, ``showing``, ``plotting``, ``as_published``, ``pruning``, ``digits``,
   ``measuring``.
 

@@ -1,10 +1,30 @@
 """Is this CTC or RNN-T loss right? A kit that says which conventions a loss follows, and grades what it returns.
 
 It takes losses written in Python (NumPy or torch), and in any other language through JSON lines on standard input and
-output. Read first ``answering.py``, the side of the loss, whose docstring describes these lines. ``vectors`` has inputs
+output. From the command line::
+
+    python -m reference_impl.conformance my_loss.py:ctc --kind ctc
+
+**In a program**, ``grade(function_subject(my_loss, "ctc"))`` gives a report. How that comes about: ``identify`` asks
+about a few utterances and fits what comes back (`identifying.py`, on `terms.py`), which gives `Conventions`; every case
+in `cases.py` is asked and compared by them (`judging.py`); what is wrong gets the name of a known mistake, and the
+smallest input that shows it (`explaining.py`, `causes.py`, `shrinking.py`); `report.py` says it all.
+
+**In another language**, a program answers as `answering.py` describes, and `Program` asks it. ``vectors`` has inputs
 with right answers to 50 digits, ``ctc_mistakes`` what people get wrong in the recursions, ``encoding`` numbers as JSON.
+**In pytest** there is the fixture of `pytest_plugin.py`.
 """
 
 from .answering import answer
+from .conventions import Conventions, Scale
+from .grading import Expectation, grade
+from .identifying import Identified, identify
+from .problem import Problem
+from .programs import NotAnswering, Program
+from .report import Finding, Report
+from .shrinking import smallest
+from .subjects import Refused, Subject, candidate_subject, function_subject, torch_subject
 
-__all__ = ["answer"]
+__all__ = ["Conventions", "Expectation", "Finding", "Identified", "NotAnswering", "Problem", "Program", "Refused",
+           "Report", "Scale", "Subject", "answer", "candidate_subject", "function_subject", "grade", "identify",
+           "smallest", "torch_subject"]

@@ -12,7 +12,8 @@ import numpy as np
 from ... import ctc, rnnt
 from ..._softmax import log_softmax
 from ..encoding import decoded, encoded
-from .problems import GROUPS, Problem, problems
+from ..problem import Problem
+from .problems import GROUPS, problems
 
 __all__ = ["ARRAYS", "FOLDER", "LOSSES", "OUTPUTS", "TOLERANCES", "VERSION", "answered", "document", "problem_of",
            "public", "unanswered"]

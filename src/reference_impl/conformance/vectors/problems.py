@@ -6,11 +6,11 @@ by is its own doing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-__all__ = ["GROUPS", "Problem", "problems"]
+from ..problem import Problem
+
+__all__ = ["GROUPS", "problems"]
 
 #: What the cases of a group are there for.
 GROUPS = {
@@ -24,46 +24,6 @@ GROUPS = {
     "batch": "Utterances of several lengths side by side. Padding may hold anything and has gradient 0.",
     "fastemit": "FastEmit: gradients with lambda > 0, as libraries return them. Optional.",
 }
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One utterance, or a batch of them if there are lengths.
-
-    ``logits`` (T, V) for CTC and (T, U+1, V) for RNN-T, with B before it in a batch; ``targets`` (U,) or (B, U).
-    """
-
-    group: str
-    name: str
-    logits: np.ndarray
-    targets: np.ndarray
-    blank: int = 0
-    logit_lengths: np.ndarray | None = None
-    target_lengths: np.ndarray | None = None
-    fastemit_lambda: float = 0.0
-
-    @property
-    def id(self):
-        return f"{self.group}/{self.name}"
-
-    @property
-    def loss(self):
-        return "ctc" if self.logits.ndim - self.is_batch == 2 else "rnnt"
-
-    @property
-    def is_batch(self):
-        return self.logit_lengths is not None
-
-    def utterances(self):
-        """The utterances without padding, and where each stands: the index () of one that is no batch."""
-        if not self.is_batch:
-            return [((), self)]
-        found = []
-        for b, (T, U) in enumerate(zip(self.logit_lengths, self.target_lengths, strict=True)):
-            place = (b, slice(T)) if self.loss == "ctc" else (b, slice(T), slice(U + 1))
-            found.append((place, Problem(self.group, f"{self.name}, utterance {b}", self.logits[place],
-                                         self.targets[b, :U], self.blank)))
-        return found
 
 
 class _Drawing:

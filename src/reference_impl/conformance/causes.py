@@ -1,0 +1,132 @@
+"""Names for wrong answers: what people get wrong, computed for the same input and compared with what came back.
+
+Mistakes with a name come from three places: those of ports to other languages (`mistakes`), the bank of planted bugs,
+and the ways in which a batch goes wrong. A gradient that none of them gives is taken apart term by term.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from ..bug_bank import BUGS
+from ..diagnosis import diagnose_values
+from .conventions import Conventions
+from .subjects import Refused, candidate_subject
+from .vectors.mistakes import mistakes_of
+
+__all__ = ["by_terms", "explanations"]
+
+_PADDING = "It is right but for the padding, where a gradient is 0."
+_LENGTHS = "The lengths are ignored: padded frames take part."
+_UPSTREAM = "The upstream gradient is ignored."
+
+
+def explanations(problem, field, conventions: Conventions, given, *, only=None) -> Iterator[tuple[str, np.ndarray]]:
+    """Sentences, each with the answer that it would lead to under the conventions; ``given`` is what came back.
+
+    ``field`` is "loss", "gradient", "log_alpha" or "log_beta"; ``only`` the sentences that are looked at.
+    """
+    for name, answer in _hypotheses(problem, field, conventions, given):
+        if only is None or name in only:
+            try:
+                with np.errstate(all="ignore"):
+                    yield name, answer()
+            except (ArithmeticError, LookupError, ValueError, Refused):
+                continue  # this mistake has no answer here
+
+
+def _hypotheses(problem, field, conventions, given):
+    for name, mistake in mistakes_of(conventions.kind, _field(field, conventions)).items():
+        yield name, partial(_everywhere, mistake, problem, field, conventions)
+    if field in ("loss", "gradient"):
+        for bug, subject in _bank(conventions.kind):
+            if field == "loss" or bug.variable == conventions.variable:
+                name = f"As in the planted bug “{bug.name}”: {bug.mechanism}"
+                yield name, partial(_planted, subject, problem, field, conventions)
+        if problem.is_batch:
+            yield _LENGTHS, partial(_lengths_ignored, problem, field, conventions)
+        if problem.is_batch and field == "gradient":
+            yield _PADDING, partial(_padding_left, problem, conventions, given)
+        if problem.upstream is not None and field == "gradient":
+            yield _UPSTREAM, lambda: conventions.expected(replace(problem, upstream=None))["gradient"]
+
+
+def _field(field, conventions):
+    return f"grad_{conventions.variable}" if field == "gradient" else field
+
+
+def _everywhere(mistake, problem, field, conventions):
+    """A mistake made in every utterance, and what a loss with these conventions makes of it."""
+    each = [(place, np.asarray(mistake(replace(one, blank=conventions.blank_of(one))), dtype=np.float64))
+            for place, one in problem.utterances()]
+    if field not in ("loss", "gradient"):
+        return each[0][1]
+    if field == "loss":
+        return _combined(np.array([value for _, value in each]), problem, conventions)
+    factors = _factors(problem, conventions)
+    if not problem.is_batch:
+        return factors[0] * each[0][1]
+    found = np.zeros(problem.logits.shape)
+    for factor, (place, value) in zip(factors, each, strict=True):
+        found[place] = factor * value
+    return found
+
+
+def _combined(losses, problem, conventions):
+    """Losses (B,), each -log Z or what a mistake makes of it, as the conventions return them."""
+    losses = losses * conventions.loss.of(problem)
+    return losses.sum() if conventions.total else losses if problem.is_batch else losses[0]
+
+
+def _factors(problem, conventions):
+    factors = conventions.gradient.of(problem)
+    if problem.upstream is None:
+        return factors
+    return factors * (np.ravel(problem.upstream)[0] if conventions.total else problem.upstream)
+
+
+@functools.cache
+def _bank(kind):
+    return [(bug, candidate_subject(bug)) for bug in BUGS if bug.loss == kind]
+
+
+def _planted(subject, problem, field, conventions):
+    """What a bug of the bank returns, and what a loss with these conventions makes of it."""
+    subject = replace(subject, scores=conventions.inputs)
+    factors = _factors(problem, conventions)
+    found = subject.ask(replace(problem, upstream=factors if problem.is_batch else None))
+    if field == "gradient":
+        return found["gradient"] if problem.is_batch else factors[0] * found["gradient"]
+    return _combined(np.atleast_1d(found["loss"]), problem, conventions)
+
+
+def _lengths_ignored(problem, field, conventions):
+    frames = np.full(len(problem.logits), problem.logits.shape[1])
+    return conventions.expected(replace(problem, logit_lengths=frames))[field]
+
+
+def _padding_left(problem, conventions, given):
+    """The right answer with what was given in padding."""
+    right = conventions.expected(problem)["gradient"]
+    if np.shape(given) != right.shape:
+        raise ValueError("another shape")
+    left = np.array(given)
+    for place, _ in problem.utterances():
+        left[place] = right[place]
+    return left
+
+
+def by_terms(problem, conventions, scores, gradient) -> str:
+    """What the term-by-term diagnosis says of the gradient of one utterance; empty if it has no name for it."""
+    factor = _factors(problem, conventions)[0]
+    if problem.is_batch or not factor or conventions.inputs != conventions.variable or not np.isfinite(gradient).all():
+        return ""
+    said = diagnose_values(gradient / factor, scores, problem.targets, loss=conventions.kind,
+                           variable=conventions.variable, blank=conventions.blank_of(problem))
+    return "" if said.right or any("not on the list" in finding for finding in said.findings) else "; ".join(
+        said.findings)

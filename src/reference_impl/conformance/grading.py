@@ -1,0 +1,140 @@
+"""Grades a loss: finds its conventions, asks it about every case, and reports what is wrong."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from .cases import GROUPS, cases
+from .conventions import Conventions
+from .explaining import findings
+from .identifying import identify
+from .judging import Judge
+from .report import Counted, Finding, Report
+from .subjects import Refused, Subject
+
+__all__ = ["Expectation", "grade"]
+
+
+class Expectation(ValueError):
+    """An expectation names no convention."""
+
+
+def grade(subject: Subject, *, expect: Mapping[str, str] = (), without=(), precisions=(), shrink=True) -> Report:
+    """Grade a loss.
+
+    Parameters
+    ----------
+    subject : Subject
+        A :func:`.function_subject`, :func:`.torch_subject`, :func:`.candidate_subject` or :class:`.Program`.
+    expect : mapping of str to str
+        Conventions that the loss is meant to have, by the names of :meth:`.Conventions.named`. One by which the
+        gradient is not the derivative of the loss is wrong unless it is named here; so is one that is named and not
+        found.
+    without : names of groups that are not asked
+    precisions : names of precisions, of those that the subject has; all if left out
+    shrink : bool
+        Look for the smallest input that shows what is wrong.
+
+    Returns
+    -------
+    Report
+        ``report.right`` says whether nothing is wrong; ``str(report)`` all of it in words.
+
+    Raises
+    ------
+    Expectation
+        If ``expect`` names no convention, or ``without`` no group.
+
+    Examples
+    --------
+    >>> from reference_impl import ctc
+    >>> from reference_impl.conformance.subjects import function_subject
+    >>> def mine(logits, targets, *, blank):
+    ...     log_probs = log_softmax(logits)
+    ...     return ctc.loss(log_probs, targets, blank=blank), ctc.grad_log_probs(log_probs, targets, blank=blank)
+    >>> from reference_impl import log_softmax
+    >>> report = grade(function_subject(mine, "ctc"))
+    >>> report.right, report.findings[0].sentence
+    (False, 'The scores are taken as logits, and what is returned is the gradient with respect to log-probs.')
+    """
+    started = time.perf_counter()
+    expect = dict(expect)
+    _check_names("expect", expect, Conventions(subject.kind).named())
+    _check_names("without", without, GROUPS)
+    precisions = tuple(precisions) or subject.precisions
+    identified = identify(subject, precision=precisions[0])
+    judge = Judge(replace(subject, scores=identified.conventions.inputs), identified.conventions, identified.transposed)
+    asked = [case for case in cases(subject.kind, precisions) if case.group not in without and identified.given
+             and judge.subject.takes(case.problem) and not _inf_of_a_total(case.problem, judge.conventions)]
+    answers = [judge.answer(case) for case in asked]
+    found = [Finding(sentence, (), ("conventions",)) for sentence in _unexpected(identified, expect)]
+    found += [Finding(f"It cannot be asked: {error}", (), ("conventions",)) for error in identified.errors[:3]]
+    found += findings(answers, judge, shrink=shrink)
+    found += _not_deterministic(judge.subject, precisions[0]) if identified.given else []
+    found += _unexplained(identified, found)
+    left_out = [group for group in GROUPS if group not in {case.group for case in asked}]
+    return Report(subject.name, subject.version, subject.kind, identified, expect, tuple(found), _counted(answers),
+                  tuple(left_out), tuple(answer.accuracy for answer in answers if answer.accuracy),
+                  time.perf_counter() - started)
+
+
+def _unexplained(identified, found):
+    """What follows no convention, and of which nothing else was said."""
+    return [Finding(f"The {name} follows no known convention.", (), ("conventions",))
+            for name in sorted(identified.given) if not getattr(identified, name) and not identified.errors
+            and not any(name in each.fields for each in found)]
+
+
+def _inf_of_a_total(problem, conventions):
+    """An upstream gradient of inf belongs to one utterance, which a total does not have."""
+    return conventions.total and problem.upstream is not None and bool(np.isinf(problem.upstream).any())
+
+
+def _check_names(argument, given, known):
+    for name in given:
+        if name not in known:
+            raise Expectation(f"{argument}: {name!r}; expected one of {', '.join(known)}")
+
+
+def _unexpected(identified, expect):
+    """Sentences about conventions that are not as expected."""
+    named, departures = identified.conventions.named(), identified.conventions.departures()
+    for name, value in expect.items():
+        if not _same(named[name], value):
+            yield f"{name} = {value} was expected; it is {named[name]}."
+    for name, sentence in departures.items():
+        if name not in expect:
+            yield sentence
+    if identified.transposed:
+        yield "The gradient comes back with its first two axes exchanged."
+
+
+def _same(found, wanted):
+    try:
+        return bool(np.isclose(float(found), float(wanted), rtol=1e-4, atol=1e-9))
+    except ValueError:
+        return found == wanted
+
+
+def _not_deterministic(subject, precision):
+    case = next(case for case in cases(subject.kind, (precision,)) if case.id == "repeats/side-by-side")
+    try:
+        first, *others = [subject.ask(case.problem, precision) for _ in range(3)]
+    except Refused:
+        return
+    if any(not np.array_equal(first[name], other[name], equal_nan=True) for other in others
+           for name in ("loss", "gradient") if name in first):
+        yield Finding("The same input gives different answers when it is asked again.", (case.id,), ("again",))
+
+
+def _counted(answers):
+    found = {}
+    for group in GROUPS:
+        those = [answer for answer in answers if answer.case.group == group]
+        if those:
+            found[group] = Counted(len(those), sum(bool(answer.wrong) for answer in those))
+    return found

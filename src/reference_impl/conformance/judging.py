@@ -1,0 +1,158 @@
+"""Compares what a loss answered with what it should have: case by case, field by field, without looking for a cause."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .cases import Case
+from .conventions import Conventions
+from .report import Accuracy
+from .subjects import Refused, Subject
+
+__all__ = ["Answer", "Judge", "Near", "Wrong"]
+
+#: What is compared with what else came back, not with a right answer.
+_TWICE = {"second_gradient": "A second backward pass returns another gradient than the first.",
+          "gradient_after": "The gradient that was returned changes when backward runs again: its memory is reused.",
+          "scores_after": "It modifies the scores that it is given."}
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """One wrong answer: what came back in a field, what is right, and what can be said without a cause."""
+
+    case: Case
+    field: str
+    given: np.ndarray
+    right: np.ndarray
+    complaint: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back for a case, and what is wrong with it."""
+
+    case: Case
+    wrong: tuple[Wrong, ...]
+    outputs: Mapping[str, np.ndarray] = field(default_factory=dict)
+    accuracy: Accuracy | None = None
+
+
+@dataclass(frozen=True)
+class Near:
+    """Whether two values of a field are as close as a case demands."""
+
+    case: Case
+    field: str
+
+    def __call__(self, value, right, *, times=1.0) -> bool:
+        value, right = np.asarray(value), np.asarray(right)
+        return value.shape == right.shape and not self.apart(value, right, times=times, equal_nan=True).any()
+
+    def apart(self, value, right, *, times=1.0, equal_nan=False):
+        """Where they are not."""
+        relative, absolute = (0.0, self.case.gradient) if self.field == "gradient" else (self.case.loss, self.case.loss)
+        with np.errstate(invalid="ignore"):
+            return ~np.isclose(value, right, rtol=relative, atol=times * absolute, equal_nan=equal_nan)
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Asks a subject about cases, and judges the answers by conventions; ``transposed`` as in :class:`.Identified`."""
+
+    subject: Subject
+    conventions: Conventions
+    transposed: bool = False
+
+    def answer(self, case) -> Answer:
+        """What the subject answers to a case, and what is wrong with that."""
+        try:
+            outputs = self._outputs(case)
+        except Refused as error:
+            return Answer(case, () if case.refusal or case.may_refuse else (_refused(case, error),))
+        if case.refusal:
+            return Answer(case, tuple(_accepted(case, outputs)))
+        scores = self.subject.scores_of(case.problem)
+        expected = self.conventions.expected(case.problem, scores=scores)
+        return Answer(case, tuple(_wrong(case, outputs, scores, expected)), outputs, _accuracy(case, outputs, expected))
+
+    def _outputs(self, case):
+        outputs = self.subject.ask(case.problem, case.precision)
+        if self.transposed and np.ndim(outputs.get("gradient", 0)) >= 2:
+            outputs["gradient"] = outputs["gradient"].swapaxes(0, 1)
+        return outputs
+
+
+def _refused(case, error):
+    what = "It raises an error" if np.size(case.problem.targets) else "An empty target is refused"
+    return Wrong(case, "error", np.array(np.nan), np.array(np.nan), f"{what}: {error}")
+
+
+def _wrong(case, outputs, scores, expected):
+    found = [Wrong(case, name, outputs[name], expected[name], complaint) for name in ("loss", "gradient")
+             if name in outputs and (complaint := _complaint(name, outputs[name], expected[name], case))]
+    if "gradient" in outputs and not any(each.field == "gradient" for each in found):
+        for name, sentence in _TWICE.items():
+            right = scores if name == "scores_after" else outputs["gradient"]
+            if name in outputs and not np.array_equal(outputs[name], right, equal_nan=True):
+                found.append(Wrong(case, name, outputs[name], right, sentence))
+    return found
+
+
+def _complaint(name, given, right, case):
+    """What is wrong without a name for it; empty if nothing is."""
+    if given.shape != right.shape:
+        return f"The {name} has shape {given.shape}; expected {right.shape}."
+    apart = Near(case, name).apart(given, right)
+    if not apart.any():
+        return ""
+    if np.isnan(given).any():
+        return f"The {name} is NaN{_why_nan(case.problem, right)}"
+    place = tuple(np.argwhere(apart)[0])
+    value, wanted = given[place], right[place]
+    if name == "loss" and np.isinf(wanted):
+        return f"Where no alignment exists the loss is {'0' if value == 0 else 'finite'}; expected inf."
+    if name == "gradient" and not right.any() and case.group == "no alignment":
+        return "Where no alignment exists the gradient is not 0."
+    return f"The {name} is wrong, in a way that has no name here."
+
+
+def _why_nan(problem, right):
+    """Where that is, and what computes NaN there."""
+    if np.isnan(problem.logits).any():
+        return " where the padding is: NaN in the padding comes through."
+    if problem.upstream is not None and (problem.upstream < 0).any():
+        return " where the upstream gradient is negative: is its logarithm taken?"
+    if problem.upstream is not None and np.isinf(problem.upstream).any():
+        return " where no alignment exists and the upstream gradient is inf: inf times 0."
+    if np.isinf(right).any() or not right.any():
+        return " where no alignment exists: -inf minus -inf, or 0 times inf."
+    if np.isinf(problem.logits).any():
+        return " where a score is -inf, a mask: -inf minus -inf, or 0 divided by 0."
+    if problem.logits.max() > 709:
+        return ": exp of a large logit overflows; take the largest of the row from all of them first."
+    return ": a log of 0 is -inf, and -inf minus -inf is NaN."
+
+
+def _accepted(case, outputs):
+    """What is wrong with answers to a problem that is none: a NaN is allowed for the utterances that are bad."""
+    complaint = f"It accepts bad input ({case.problem.name.removesuffix('-alone').replace('-', ' ')})."
+    name = "loss" if "loss" in outputs else "gradient"
+    given = outputs[name]
+    of_bad = np.ravel(given)[list(case.bad)] if name == "loss" and np.size(given) > 1 else np.ravel(given)
+    if not np.isnan(of_bad).any():
+        yield Wrong(case, name, given, np.array(np.nan), complaint)
+
+
+def _accuracy(case, outputs, expected):
+    if case.group != "accuracy":
+        return None
+    errors = {}
+    for name in ("loss", "gradient"):
+        if name in outputs and outputs[name].shape == expected[name].shape:
+            scale = max(abs(float(expected["loss"])), 1e-300) if name == "loss" else 1.0
+            errors[name] = float(np.abs(outputs[name] - expected[name]).max() / scale)
+    return Accuracy(case.precision, len(case.problem.logits), errors.get("loss"), errors.get("gradient"))

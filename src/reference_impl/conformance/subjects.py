@@ -1,0 +1,195 @@
+"""What is graded, behind one interface: a function, a torch loss, a planted bug, a program in any language.
+
+A subject is asked about a problem and gives a dict of outputs, named as in `answering.py`, or raises
+:class:`Refused`. It knows no right answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .._softmax import log_softmax
+from .._validation import check_choice
+
+__all__ = ["LAYOUTS", "Refused", "Subject", "candidate_subject", "function_subject", "torch_subject"]
+
+#: Axes of the scores of a batch, by the loss and in the order in which they are tried: torch's own, then the others.
+LAYOUTS = {"ctc": {"(B, T, V)": (0, 1, 2), "(T, B, V)": (1, 0, 2), "(B, V, T)": (0, 2, 1)},
+           "rnnt": {"(B, T, U+1, V)": (0, 1, 2, 3), "(B, U+1, T, V)": (0, 2, 1, 3)}}
+
+
+_OF_BATCHES = frozenset({"batch", "upstream", "second backward", "inputs after"})
+
+
+class Refused(Exception):
+    """The loss raised an error; ``type`` is its name, and the text what it said."""
+
+    def __init__(self, error_type, message):
+        super().__init__(message)
+        self.type = error_type
+
+    def __str__(self):
+        return f"{self.type}: {self.args[0]}" if self.args[0] else self.type
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A loss under test.
+
+    ``call(problem, scores, precision)`` returns a dict of outputs: ``loss`` (a number, or (B,)), ``gradient`` (like the
+    scores) and, if ``can`` has them, ``second_gradient``, ``scores_after``, ``log_alpha``, ``log_beta``; all float64
+    arrays.
+    """
+
+    kind: str
+    call: Callable
+    name: str = "loss"
+    version: str = ""
+    #: What it is handed: "logits", any scores, or "log_probs", the output of a log-softmax.
+    scores: str = "logits"
+    precisions: tuple[str, ...] = ("float64",)
+    can: frozenset[str] = field(default_factory=frozenset)
+    #: Of the scores of a batch, where the subject has to be tried to find out.
+    layout: str = ""
+
+    def ask(self, problem, precision="") -> dict:
+        """Its outputs for a problem; raises :class:`Refused`."""
+        return self.call(problem, self.scores_of(problem), precision or self.precisions[0])
+
+    def takes(self, problem) -> bool:
+        """Whether a problem is of a sort that it can be asked about."""
+        return ((not problem.is_batch or "batch" in self.can) and (problem.upstream is None or "upstream" in self.can)
+                and (not problem.fastemit_lambda or "fastemit" in self.can))
+
+    def scores_of(self, problem) -> np.ndarray:
+        """The scores that it is handed: a copy, log-softmaxed if that is what it wants."""
+        scores = np.array(problem.logits, dtype=np.float64)
+        if self.scores == "log_probs":
+            usual = ~(np.isnan(scores) | (scores == np.inf)).any(-1)  # padding, and bad input, stay what they are
+            scores[usual] = log_softmax(scores[usual])
+        return scores
+
+
+def function_subject(function: Callable, kind: str, *, name="", scores="logits") -> Subject:
+    """A function of one utterance, ``function(scores, targets, *, blank)``, that returns loss and gradient.
+
+    It may return a dict instead, with ``loss``, ``gradient``, ``log_alpha`` and ``log_beta`` as far as it has them, or
+    the gradient alone, an array.
+    """
+    check_choice("kind", kind, ("ctc", "rnnt"))
+    check_choice("scores", scores, ("logits", "log_probs"))
+
+    def call(problem, handed, precision):
+        outputs = _called(function, handed, np.array(problem.targets, dtype=np.int64), blank=problem.blank)
+        if isinstance(outputs, tuple | list) and len(outputs) == 2:
+            outputs = dict(zip(("loss", "gradient"), outputs, strict=True))
+        elif not isinstance(outputs, dict):
+            outputs = {"gradient": outputs}
+        return {**_as_arrays(outputs), "scores_after": handed}
+
+    return Subject(kind, call, name or getattr(function, "__name__", "loss"), scores=scores,
+                   can=frozenset({"inputs after", "alpha", "beta"}))
+
+
+def candidate_subject(candidate, *, name="") -> Subject:
+    """A :class:`reference_impl.bug_bank.Candidate`: a loss of batches with a backward pass, such as a planted bug."""
+    def call(problem, handed, precision):
+        handed, targets, lengths = _as_batch(problem, handed)
+        losses, backward = _called(candidate.function, handed, targets, *lengths, blank=problem.blank)
+        losses = np.array(losses, dtype=np.float64)
+        upstream = np.ones(len(losses)) if problem.upstream is None else np.array(problem.upstream, dtype=np.float64)
+        first = _called(backward, upstream.copy())
+        kept = np.array(first)
+        second = np.array(_called(backward, upstream.copy()))
+        _called(backward, 2 * upstream)
+        found = {"loss": losses, "gradient": kept, "second_gradient": second, "scores_after": handed,
+                 "gradient_after": np.array(first)}
+        return found if problem.is_batch else {key: value[0] for key, value in found.items()}
+
+    return Subject(candidate.loss, call, name or getattr(candidate, "name", "candidate"), can=_OF_BATCHES)
+
+
+def torch_subject(function: Callable, kind: str, *, name="", scores="logits", layout="", twice=True) -> Subject:
+    """A torch loss with torch's arguments: ``function(scores, targets, logit_lengths, target_lengths, blank=0)``.
+
+    It returns the losses (B,) or a reduced one; the gradient is autograd's. ``layout`` is one of :data:`LAYOUTS`;
+    without ``twice`` there is no second backward pass.
+    Targets and lengths are int64, or int32 where that raises.
+    """
+    import torch
+
+    check_choice("kind", kind, ("ctc", "rnnt"))
+    layout = layout or next(iter(LAYOUTS[kind]))
+    check_choice("layout", layout, tuple(LAYOUTS[kind]))
+    axes = LAYOUTS[kind][layout]
+
+    def call(problem, handed, precision):
+        handed, targets, lengths = _as_batch(problem, handed)
+        dtype = getattr(torch, precision)
+        leaf = torch.tensor(handed.transpose(axes).copy(), dtype=dtype, requires_grad=True)
+        before = leaf.detach().clone()
+        for integers in (torch.int64, torch.int32):
+            try:
+                given = [torch.tensor(each, dtype=integers) for each in (targets, *lengths)]
+                losses = _called(function, leaf, *given, blank=problem.blank)
+                break
+            except Refused:
+                if integers == torch.int32:
+                    raise
+        if not isinstance(losses, torch.Tensor) or not losses.requires_grad:
+            raise Refused("TypeError", f"it returns {type(losses).__name__} without a gradient; expected a tensor")
+        upstream = np.ones(len(handed)) if problem.upstream is None else np.array(problem.upstream, dtype=np.float64)
+        upstream = torch.tensor(upstream if losses.ndim else upstream[0], dtype=losses.dtype)
+        upstream = upstream.reshape(losses.shape)
+
+        def back(factor=1):
+            return _called(torch.autograd.grad, losses, leaf, factor * upstream, retain_graph=True)[0]
+
+        first = back()
+        kept = first.clone()
+        found = {"loss": losses.detach().double().numpy().copy(), "gradient": _back(kept, axes),
+                 "scores_after": np.where(_back(leaf.detach() == before, axes) | np.isnan(handed), handed,
+                                          _back(leaf.detach(), axes))}
+        if twice:
+            found["second_gradient"] = _back(back(), axes)
+            back(2)
+            found["gradient_after"] = _back(first, axes)
+        if problem.is_batch:
+            return found
+        return {key: value[0] if value.ndim else value for key, value in found.items()}
+
+    return Subject(kind, call, name or getattr(function, "__name__", "loss"), torch.__version__, scores,
+                   ("float64", "float32"), _OF_BATCHES, layout)
+
+
+def _back(tensor, axes):
+    """A tensor as an array (B, T, ...)."""
+    array = tensor.detach().numpy()
+    return (array if array.dtype == bool else array.astype(np.float64)).transpose(np.argsort(axes)).copy()
+
+
+def _as_batch(problem, scores):
+    """Scores, targets and lengths with a batch axis: one utterance is a batch of one."""
+    if problem.is_batch:
+        return scores, np.array(problem.targets), (np.array(problem.logit_lengths), np.array(problem.target_lengths))
+    return (scores[None], np.array(problem.targets, dtype=np.int64)[None],
+            (np.array([len(scores)]), np.array([len(problem.targets)])))
+
+
+def _called(function, *arguments, **named):
+    """What a function returns; whatever it raises as a refusal."""
+    try:
+        with np.errstate(all="ignore"):
+            return function(*arguments, **named)
+    except Exception as error:  # a stranger's code may raise anything
+        raise Refused(type(error).__name__, str(error)[:2000]) from error
+
+
+def _as_arrays(outputs):
+    try:
+        return {name: np.array(value, dtype=np.float64) for name, value in outputs.items() if value is not None}
+    except (TypeError, ValueError) as error:
+        raise Refused(type(error).__name__, f"what it returns is no array of numbers: {str(error)[:200]}") from error
