@@ -72,8 +72,42 @@ def test_terms_are_seen_through_a_missing_softmax_term():
 
 
 def test_what_is_not_on_the_list_is_shown_with_its_numbers():
-    (finding,) = findings(of_arcs(scale_label=1.5), **LP)
-    assert finding.startswith("label term: wrong, in a way not on the list; at entry (")
+    (finding,) = findings(of_arcs(scale_last=1.5), **LP)
+    assert finding.startswith("last blank: wrong, in a way not on the list; at entry (")
+
+
+def rnnt_times(factor, **more):
+    return lambda scores, *a, blank: rnnt.grad_logits(scores, *a, blank=blank, **more) * factor
+
+
+@pytest.mark.parametrize(("function", "said"), [
+    (rnnt_times(1.0, fastemit_lambda=0.3), "FastEmit, lambda = 0.3: "),
+    (rnnt_times(1 / 3), "all entries times 0.333: a reduction?"),
+    (lambda scores, *a, blank: rnnt.grad_logits(scores, *a, blank=blank) / len(scores),
+     "all entries times 0.2: a reduction? Here it is 1 / T."),
+    (rnnt_times(-1.0), "all entries times -1: the sign?"),
+    (rnnt_times(1 / np.log(2)), "all entries times 1.4427 = 1 / ln 2"),
+])
+def test_what_multiplies_all_terms_is_named(function, said):
+    """Also both at once: FastEmit, and a factor."""
+    (finding,) = findings(function, loss="rnnt")
+    assert finding.startswith(said)
+    both = findings(lambda scores, *a, blank: function(scores, *a, blank=blank) / 7, loss="rnnt")
+    assert (len(both), both[0].startswith("FastEmit")) == ((2, True) if "FastEmit" in said else (1, False))
+
+
+def test_fastemit_left_out_of_the_softmax_term():
+    def function(scores, targets, *, blank):
+        return rnnt.grad_logits(scores, targets, blank=blank) + 0.5 * rnnt.grad_log_probs(
+            log_softmax(scores), targets, blank=blank) * (np.arange(scores.shape[-1]) != blank)
+
+    (finding,) = findings(function, loss="rnnt")
+    assert finding.startswith("FastEmit, lambda = 0.5: ") and finding.endswith("have to be as well")
+
+
+def test_ctc_has_no_fastemit():
+    assert findings(lambda scores, *a, blank: ctc.grad_logits(scores, *a, blank=blank) / 3) == (
+        "all entries times 0.333: a reduction? Here it is 1 / (U + 1).",)
 
 
 def test_a_bug_of_the_bank_is_recognised():

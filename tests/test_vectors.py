@@ -19,6 +19,7 @@ from enumeration import ctc_alpha, ctc_beta, loss_and_grad_logits, loss_and_occu
 
 from reference_impl import ctc, log_softmax, torch_impl
 from reference_impl.conformance.encoding import decoded, encoded
+from reference_impl.conformance.problem import Problem
 from reference_impl.conformance.vectors import (
     NotResults,
     answered,
@@ -32,7 +33,6 @@ from reference_impl.conformance.vectors.__main__ import as_text, main
 from reference_impl.conformance.vectors.document import FOLDER, LOSSES, OUTPUTS, document, problem_of
 from reference_impl.conformance.vectors.exact import exact_answers
 from reference_impl.conformance.vectors.mistakes import mistakes_of
-from reference_impl.conformance.problem import Problem
 from reference_impl.conformance.vectors.problems import GROUPS, problems
 from reference_impl.conformance.vectors.results import check_vectors
 from reference_impl.semiring import LOG32

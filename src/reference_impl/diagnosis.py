@@ -2,8 +2,9 @@
 
 A gradient of these losses is a sum of few terms, and each term lives on entries of its own: the symbols that are
 neither blank nor the next label hold only the softmax term, the blank's entries hold that and the blank's occupancy,
-and so on. So each term can be looked at alone, and compared with the ways in which it is commonly got wrong. For other
-gradients, terms can be given by name: their coefficients are fitted.
+and so on. So each term can be looked at alone, and compared with the ways in which it is commonly got wrong. Before
+that, the multiples of all terms are fitted (`terms.py`): a reduction multiplies all of them by one number, and FastEmit
+those of the labels. For other gradients, terms can be given by name, and their coefficients are fitted.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from . import ctc, rnnt
 from ._softmax import log_softmax
 from ._validation import check_at_least, check_choice, check_weights
 from .bug_bank import BUGS
+from .terms import fitted, terms_of
 
 __all__ = ["Diagnosis", "diagnose", "diagnose_values", "fit_terms"]
 
@@ -80,6 +82,8 @@ def diagnose(function: Callable, *, loss="ctc", variable="logits") -> Diagnosis:
     blank term: without the probability of its own step (`+ log_probs`)
     last blank: without the probability of its own step (`+ log_probs`)
     label term: without the probability of its own step (`+ log_probs`)
+    >>> print(diagnose(lambda logits, targets, *, blank: ctc.grad_logits(logits, targets, blank=blank) / len(logits)))
+    all entries times 0.2: a reduction? Here it is 1 / T.
     """
     check_choice("loss", loss, ("ctc", "rnnt"))
     check_choice("variable", variable, ("logits", "log_probs"))
@@ -100,8 +104,10 @@ def diagnose_values(gradient, scores, targets, *, loss="ctc", variable="logits",
     >>> scores, targets = np.random.default_rng(0).normal(size=(4, 3)), np.array([1, 2])
     >>> gradient = -2 * ctc.occupancy(log_softmax(scores), targets)
     >>> print(diagnose_values(gradient, log_softmax(scores), targets, variable="log_probs"))
-    blank term: counted twice
-    label term: counted twice
+    all entries times 2: a reduction?
+    >>> scores = np.random.default_rng(0).normal(size=(4, 3, 3))
+    >>> print(diagnose_values(rnnt.grad_logits(scores, targets, fastemit_lambda=0.3), scores, targets, loss="rnnt"))
+    FastEmit, lambda = 0.3: the posteriors of the labels are multiplied by 1.3
     """
     check_choice("loss", loss, ("ctc", "rnnt"))
     check_choice("variable", variable, ("logits", "log_probs"))
@@ -209,9 +215,49 @@ def _examine(function, case, loss, variable):
     findings = _compare(softmax, given, np.zeros_like(given))
     if base is not None:
         findings += [finding for term in terms[1:] for finding in _compare(term, given, base)]
+    findings = findings and _multiples(given, case, loss, variable) or findings
     if any(_UNLISTED in finding for finding in findings):
         findings += _known_bugs(given, case, loss, variable)
     return findings
+
+
+def _multiples(given, case, loss, variable):
+    """What multiplies all terms alike, or those of the labels; nothing if the gradient is no such sum."""
+    if not np.isfinite(given).all():
+        return []
+    terms = terms_of(case.scores, case.targets, loss=loss, inputs=variable, blank=case.blank)
+    fit = fitted(given, terms)
+    softmax, factor = float(variable == "logits"), -fit.multiples[2]
+    if fit.rest > _TOLERANCE or not factor or np.isnan(factor):
+        return []
+    relative = fit.multiples / factor
+    emphasis = -relative[3] if len(case.targets) else 1.0
+
+    def are(*wanted):
+        return np.allclose(relative, wanted, rtol=0, atol=1e-7) if len(case.targets) else np.allclose(
+            relative[[0, 2]], [wanted[0], -1.0], rtol=0, atol=1e-7)
+
+    found = [] if abs(factor - 1) < 1e-7 else [_factor_said(factor, case)]
+    if are(softmax, softmax, -1.0, -1.0):
+        return found
+    said = f"FastEmit, lambda = {emphasis - 1:.6g}: the posteriors of the labels are multiplied by {emphasis:.6g}"
+    if loss == "rnnt" and emphasis > 1 and are(softmax, softmax * emphasis, -1.0, -emphasis):
+        return [said, *found]
+    if loss == "rnnt" and emphasis > 1 and are(softmax, softmax, -1.0, -emphasis):
+        return [f"{said}, but for those in the softmax term, which have to be as well", *found]
+    return []
+
+
+def _factor_said(factor, case):
+    """A factor of all entries, and what it may come from."""
+    if abs(factor + 1) < 1e-7:
+        return "all entries times -1: the sign?"
+    if abs(factor * np.log(2) - 1) < 1e-7:
+        return "all entries times 1.4427 = 1 / ln 2: bits, where nats are asked for?"
+    T, U = len(case.scores), len(case.targets)
+    sizes = {"T": T, "U": U, "(U + 1)": U + 1, "(T + U)": T + U, "(T (U + 1))": T * (U + 1)}
+    same = [f"1 / {name}" for name, size in sizes.items() if size > 1 and abs(factor * size - 1) < 1e-7]
+    return f"all entries times {factor:.3g}: a reduction?{f' Here it is {same[0]}.' if same else ''}"
 
 
 def _known_bugs(given, case, loss, variable):

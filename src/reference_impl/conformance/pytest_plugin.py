@@ -3,8 +3,8 @@
     def test_my_loss(conformance):
         conformance(my_loss, kind="ctc")
 
-It fails with the report in words. Where the package is installed, pytest finds the plugin by itself; else name it in the
-top `conftest.py`: ``pytest_plugins = ["reference_impl.conformance.pytest_plugin"]``.
+It fails with the report in words. Where the package is installed, pytest finds the plugin by itself; else name it in
+the top `conftest.py`: ``pytest_plugins = ["reference_impl.conformance.pytest_plugin"]``.
 """
 
 from __future__ import annotations
