@@ -54,6 +54,21 @@ def test_what_a_program_is():
     assert [each.line for each in program.instructions] == [16, 16, 18, 20, 21, 22]
     assert program.instructions[3].guard == ("%p1", False) and program.instructions[4].guard == ("%p2", True)
     assert program.where("ld.") == [0, 2] and program.where("bra", "ret") == [3, 4, 5]
+    assert program.loop() == range(2, 4)
+
+
+@pytest.mark.parametrize("body, first, opcodes", [
+    ("mov.b32 %r10, 1; bra $end; $end:", 0, []),
+    ("$self: bra.uni $self;", 0, ["bra.uni"]),
+    ("bra $test; $loop: add.s32 %r10, %r10, 1; $test: @%p1 bra $loop; $more: bra.uni $more;", 1, ["add.s32", "bra"]),
+    ("$outer: mov.b32 %r10, 1; $inner: @%p1 bra $inner; @%p2 bra $outer;", 1, ["bra"]),
+    ("bra $nowhere; $loop: @%p1 bra $loop;", 1, ["bra"])])
+def test_the_first_loop(body, first, opcodes):
+    """From its first instruction to the jump back; jumps ahead and later loops do not count, nor do lost labels."""
+    program, before = kernel(body), len(kernel("").instructions) - 1
+    loop = program.loop()
+    assert [program.instructions[i].opcode for i in loop] == opcodes
+    assert not opcodes or loop.start == before + first
 
 
 def test_where_an_instruction_comes_from():
