@@ -149,6 +149,16 @@ def test_a_program_without_an_instruction():
     assert (out == 1).all()
 
 
+def refused(statements, message):
+    """The last of some statements in one line stops the launch; the error has that line, the statement and a message.
+
+    They may jump to ``$after``.
+    """
+    last = statements.removesuffix(";").split("; ")[-1]
+    with pytest.raises(PTXError, match=rf"line {BODY}, `{re.escape(last)}`: .*{re.escape(message)}"):
+        run(f"{statements}\n$after:", words())
+
+
 # operands
 
 def stored(body, value="%r10", dtype=np.uint32, threads=32, **options):
@@ -213,8 +223,7 @@ def test_numbers_of_64_bits():
     "shl.b32 %r10, %r11, %rs10;": "register %rs10 of type b16 used as u32",
 }.items())
 def test_operands_that_are_not_known(statement, message):
-    with pytest.raises(PTXError, match=rf"line {BODY}, `{re.escape(statement[:-1])}`: .*{re.escape(message)}"):
-        run(statement)
+    refused(statement, message)
 
 
 def test_registers_begin_with_a_pattern_that_nobody_expects():
@@ -319,8 +328,7 @@ def test_loads_into_wider_registers():
     "mbarrier.init.shared.b64 [%r2], 1;": "does not know mbarrier.init",
 }.items())
 def test_accesses_that_are_not_known(statement, message):
-    with pytest.raises(PTXError, match=rf"line {BODY}, `{re.escape(statement[:-1])}`: .*{re.escape(message)}"):
-        run(statement)
+    refused(statement, message)
 
 
 def test_parameters():
@@ -519,9 +527,7 @@ def test_whole_warps_may_leave_out_what_whole_warps_do(order):
     "cp.async.mbarrier.arrive.shared.b64 [%r2];": "does not know cp.async.mbarrier",
 }.items())
 def test_what_lanes_do_together_and_the_machine_does_not_know(statement, message):
-    last = statement[:-1].split("; ")[-1]
-    with pytest.raises(PTXError, match=rf"line {BODY}, `{re.escape(last)}`: .*{re.escape(message)}"):
-        run(statement + "\n$after:", words())
+    refused(statement, message)
 
 
 @pytest.mark.parametrize("statement", [
