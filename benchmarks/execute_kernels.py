@@ -10,18 +10,16 @@ difference of two lengths.
 
 import argparse
 import json
-import os
 from datetime import UTC, datetime
 from pathlib import Path
-
-os.environ["TRITON_INTERPRET"] = "1"  # lets CPU tensors take the kernels, which the machine replaces
 
 import torch
 import triton
 
 from ptx_machine import LaunchError, PTXError
 from ptx_machine.triton_launches import TritonLaunches
-from reference_impl.torch_impl import ctc_loss, rnnt_loss, triton_lattice, triton_vocabulary
+from reference_impl.measuring.kernels_on_machine import kernels_on_machine
+from reference_impl.torch_impl import ctc_loss, rnnt_loss
 
 TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32, "fp64": torch.float64}
 #: Loss, type, V, T, U: one warp for a lattice and two, rows within a warp and across, edges.
@@ -46,8 +44,7 @@ def step(kind, dtype, V, T, U, backend="triton", overwrite=False):
 
 
 def on_machine(case, overwrite=False, **options):
-    machine = TritonLaunches(**options)
-    with machine.replacing(triton_vocabulary, triton_lattice):
+    with kernels_on_machine(TritonLaunches(**options)) as machine:
         return *step(*case, overwrite=overwrite), machine
 
 

@@ -1,14 +1,14 @@
 """The compiled kernels, launched on the machine of ``ptx_machine`` instead of a GPU, for tests of any file."""
 
 from contextlib import contextmanager
-from unittest import mock
 
 import pytest
 import torch
 from implementations import TORCH
 
-from ptx_machine import SHARED_MEMORY
 from ptx_machine.compiling import has_triton
+from ptx_machine.triton_launches import TritonLaunches
+from reference_impl.measuring.kernels_on_machine import kernels_on_machine
 
 needs_compiler = pytest.mark.skipif(not has_triton(), reason="triton is not installed, so nothing compiles the kernels")
 
@@ -19,14 +19,7 @@ def on_the_machine(*, faults=False, **options):
 
     ``options`` are those of :class:`ptx_machine.triton_launches.TritonLaunches`, which is what the context gives.
     """
-    from ptx_machine.triton_launches import TritonLaunches
-    from reference_impl.torch_impl import losses, triton_backend, triton_lattice, triton_vocabulary
-
-    machine = TritonLaunches(**options)
-    shared_memory = SHARED_MEMORY[f"sm_{machine.capability}"]
-    with (machine.replacing(triton_vocabulary, triton_lattice),
-          mock.patch.object(losses, "_interprets_triton", lambda: True),
-          mock.patch.object(triton_backend, "_shared_memory", lambda device: shared_memory)):
+    with kernels_on_machine(TritonLaunches(**options)) as machine:
         yield machine
     found = [report.describe() for report in machine.reports if report.findings]
     assert faults or not found, "\n".join(found)

@@ -4,8 +4,12 @@ What Triton's interpreter cannot see. The machine itself is tested in test_ptx_*
 implementations, in test_edges.py and test_values.py.
 """
 
+import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -204,6 +208,21 @@ def test_more_labels_than_shared_memory_holds():
     with on_the_machine(capability=86) as machine, pytest.raises(ValueError, match=message):
         step("ctc", scores, targets, [1], [0])
     assert not machine.reports
+
+
+def test_where_triton_compiles():
+    """As it does on a computer with a GPU. Its kernels are other objects there, which the machine could not launch."""
+    script = """
+import sys; sys.path.insert(0, "tests")
+import torch
+from compiled_kernels import on_the_machine, step
+from reference_impl.torch_impl.triton_backend import INTERPRETED
+with on_the_machine() as machine:
+    losses, _ = step("rnnt", torch.zeros(1, 2, 2, 2), [[1]], [2], [1])
+print(losses.neg().exp().item(), len(machine.reports), INTERPRETED)"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parents[1], capture_output=True,
+                          text=True, env={**os.environ, "TRITON_INTERPRET": "0"})
+    assert done.stdout == "0.25 4 False\n", done.stderr
 
 
 @pytest.mark.parametrize("U", [800, *(pytest.param(U, marks=slow) for U in (767, 768, 1023, 1024, 1300, 1535, 1800))])

@@ -54,6 +54,21 @@ def test_what_a_program_is():
     assert [each.line for each in program.instructions] == [16, 16, 18, 20, 21, 22]
     assert program.instructions[3].guard == ("%p1", False) and program.instructions[4].guard == ("%p2", True)
     assert program.where("ld.") == [0, 2] and program.where("bra", "ret") == [3, 4, 5]
+    assert program.loop() == range(2, 4)
+
+
+@pytest.mark.parametrize("body, first, opcodes", [
+    ("mov.b32 %r10, 1; bra $end; $end:", 0, []),
+    ("$self: bra.uni $self;", 0, ["bra.uni"]),
+    ("bra $test; $loop: add.s32 %r10, %r10, 1; $test: @%p1 bra $loop; $more: bra.uni $more;", 1, ["add.s32", "bra"]),
+    ("$outer: mov.b32 %r10, 1; $inner: @%p1 bra $inner; @%p2 bra $outer;", 1, ["bra"]),
+    ("bra $nowhere; $loop: @%p1 bra $loop;", 1, ["bra"])])
+def test_the_first_loop(body, first, opcodes):
+    """From its first instruction to the jump back; jumps ahead and later loops do not count, nor do lost labels."""
+    program, before = kernel(body), len(kernel("").instructions) - 1
+    loop = program.loop()
+    assert [program.instructions[i].opcode for i in loop] == opcodes
+    assert not opcodes or loop.start == before + first
 
 
 def test_where_an_instruction_comes_from():
@@ -134,6 +149,16 @@ def test_a_program_without_an_instruction():
     assert (out == 1).all()
 
 
+def refused(statements, message):
+    """The last of some statements in one line stops the launch; the error has that line, the statement and a message.
+
+    They may jump to ``$after``.
+    """
+    last = statements.removesuffix(";").split("; ")[-1]
+    with pytest.raises(PTXError, match=rf"line {BODY}, `{re.escape(last)}`: .*{re.escape(message)}"):
+        run(f"{statements}\n$after:", words())
+
+
 # operands
 
 def stored(body, value="%r10", dtype=np.uint32, threads=32, **options):
@@ -198,8 +223,7 @@ def test_numbers_of_64_bits():
     "shl.b32 %r10, %r11, %rs10;": "register %rs10 of type b16 used as u32",
 }.items())
 def test_operands_that_are_not_known(statement, message):
-    with pytest.raises(PTXError, match=rf"line {BODY}, `{re.escape(statement[:-1])}`: .*{re.escape(message)}"):
-        run(statement)
+    refused(statement, message)
 
 
 def test_registers_begin_with_a_pattern_that_nobody_expects():
@@ -304,8 +328,7 @@ def test_loads_into_wider_registers():
     "mbarrier.init.shared.b64 [%r2], 1;": "does not know mbarrier.init",
 }.items())
 def test_accesses_that_are_not_known(statement, message):
-    with pytest.raises(PTXError, match=rf"line {BODY}, `{re.escape(statement[:-1])}`: .*{re.escape(message)}"):
-        run(statement)
+    refused(statement, message)
 
 
 def test_parameters():
@@ -504,9 +527,7 @@ def test_whole_warps_may_leave_out_what_whole_warps_do(order):
     "cp.async.mbarrier.arrive.shared.b64 [%r2];": "does not know cp.async.mbarrier",
 }.items())
 def test_what_lanes_do_together_and_the_machine_does_not_know(statement, message):
-    last = statement[:-1].split("; ")[-1]
-    with pytest.raises(PTXError, match=rf"line {BODY}, `{re.escape(last)}`: .*{re.escape(message)}"):
-        run(statement + "\n$after:", words())
+    refused(statement, message)
 
 
 @pytest.mark.parametrize("statement", [

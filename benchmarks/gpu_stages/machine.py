@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from contextlib import ExitStack, contextmanager
-from unittest import mock
+from contextlib import ExitStack
 
 __all__ = ["ENVIRONMENT", "installed", "replacing"]
 
@@ -25,17 +24,13 @@ def installed():
         return None
     stack = ExitStack()
     atexit.register(stack.close)
-    from reference_impl.torch_impl import triton_lattice, triton_vocabulary
-
-    return stack.enter_context(replacing(triton_vocabulary, triton_lattice))
+    return stack.enter_context(replacing())
 
 
-@contextmanager
-def replacing(*modules):
-    """Within the context, kernels of the modules run on the machine, which is what the context gives."""
-    from ptx_machine import SHARED_MEMORY
+def replacing():
+    """A context within which the losses' kernels run on the machine, which is what it gives."""
     from ptx_machine.triton_launches import TritonLaunches
-    from reference_impl.torch_impl import triton_backend
+    from reference_impl.measuring.kernels_on_machine import kernels_on_machine
 
     class Printing(TritonLaunches):
         def launch(self, *launched):
@@ -47,7 +42,4 @@ def replacing(*modules):
                       f"=========     {finding.describe(report.program)}", flush=True)
             return report
 
-    machine = Printing(order=0)
-    shared_memory = SHARED_MEMORY[f"sm_{machine.capability}"]
-    with machine.replacing(*modules), mock.patch.object(triton_backend, "_shared_memory", lambda device: shared_memory):
-        yield machine
+    return kernels_on_machine(Printing(order=0))

@@ -113,6 +113,37 @@ class Program:
         """Indices of the instructions whose opcode begins with one of these."""
         return [i for i, each in enumerate(self.instructions) if each.opcode.startswith(opcodes)]
 
+    def loop(self):
+        """The first loop of the text, of nested ones the innermost: from where its jump leads back to, to that jump.
+
+        Returns
+        -------
+        range
+            Of indices of instructions; empty if nothing jumps back.
+
+        Examples
+        --------
+        >>> count_to_3 = Program.parse('''
+        ... .visible .entry count_to_3()
+        ... .reqntid 32
+        ... {
+        ...     .reg .b32 %r<2>;  .reg .pred %p<2>;
+        ...     mov.b32 %r1, 0;
+        ... $again:
+        ...     add.s32 %r1, %r1, 1;
+        ...     setp.lt.s32 %p1, %r1, 3;
+        ...     @%p1 bra $again;
+        ...     ret;
+        ... }''')
+        >>> [str(count_to_3.instructions[i]) for i in count_to_3.loop()]
+        ['add.s32 %r1, %r1, 1', 'setp.lt.s32 %p1, %r1, 3', '@%p1 bra $again']
+        """
+        for jump in self.where("bra"):
+            target = self.labels.get(self.instructions[jump].operands[0], jump + 1)
+            if target <= jump:
+                return range(target, jump + 1)
+        return range(0)
+
 
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\(([^)]*)\)([^{]*)\{")
 _PARAMETER = re.compile(r"\.param\s+\.([bus](?:8|16|32|64)|f(?:32|64))\s+"

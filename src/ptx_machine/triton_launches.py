@@ -132,7 +132,7 @@ def _copied(arguments):
 
 class _Kernel:
     def __init__(self, kernel, machine):
-        self.kernel, self.machine = getattr(kernel, "kernel", kernel), machine
+        self.kernel, self.machine = kernel.kernel if isinstance(kernel, _Kernel) else kernel, machine
         self.arg_names = self.kernel.arg_names
 
     def __getitem__(self, grid):
