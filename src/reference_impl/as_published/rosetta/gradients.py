@@ -86,7 +86,7 @@ GRADIENTS = (
     Row("gradient-fastemit-gpu", ("their GPU code: the same, and its part of the visits",
                                   "logits; the gradient of no loss", "[](../notebooks/65_fastemit.ipynb)"),
         fastemit_fused, None,
-        read_in(f"{_NUMBA}/cuda_utils/gpu_rnnt_kernel.py 349-385", f"{_NEMO}/cuda_utils/gpu_rnnt_kernel.py 357-393",
+        read_in(f"{_NUMBA}/cuda_utils/gpu_rnnt_kernel.py 350-385", f"{_NEMO}/cuda_utils/gpu_rnnt_kernel.py 358-393",
                 f"{_PADDLE}/gpu_rnnt_kernel.h 356-382")),
     Row("gradient-k2", ("k2, fast_rnnt: $+$ occupancy of each arc",
                         "arc scores; a gradient of the log-likelihood (hence the sign)", "{eq}`eq-gradient-theorem`"),

@@ -138,7 +138,7 @@ QUANTITIES = (
         read_in("torchaudio src/libtorchaudio/rnnt/cpu/cpu_kernels.h ComputeGradients",
                 "warp-transducer include/detail/cpu_rnnt.h 293")),
     Row("blank-negative", ("`blank` = V - 1", "`blank=-1`: torchaudio's RNN-T"), from_the_end, None,
-        read_in("torchaudio src/torchaudio/functional/functional.py rnnt_loss")),
+        read_in("torchaudio-wheel torchaudio/functional/functional.py 1786-1787")),
     Row("blank-last", ("`blank` = 0, labels from 1", "blank V - 1, labels from 0: TensorFlow's sparse CTC, NeMo"),
         blank_to_the_front, blank_to_the_back,
         read_in("tensorflow tensorflow/core/util/ctc/ctc_loss_calculator.h CTCLossCalculator",

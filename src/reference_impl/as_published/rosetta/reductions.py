@@ -43,7 +43,7 @@ REDUCTIONS = (
                 f"{_NEMO} 430-431")),
     Row("mean-batch", ('torchaudio, warp-transducer, warprnnt_numba, k2 RNN-T "mean"; NeMo "mean_batch"; ESPnet CTC; '
                        "warpctc_pytorch `size_average`; this book", "by B"), None, batch_mean,
-        read_in("torchaudio src/torchaudio/functional/functional.py rnnt_loss",
+        read_in("torchaudio-wheel torchaudio/functional/functional.py 1791-1792",
                 "warp-transducer pytorch_binding/warprnnt_pytorch/__init__.py 36-40",
                 "warprnnt_numba warprnnt_numba/rnnt_loss/rnnt_pytorch.py 75-81", "k2 k2/python/k2/rnnt_loss.py 330-331",
                 f"{_NEMO} 428-429", "espnet espnet2/asr/ctc.py loss_fn",

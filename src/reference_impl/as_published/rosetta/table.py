@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 __all__ = ["REPOSITORIES", "Row", "Source", "read_in"]
 
-#: Where the libraries were read: repository and commit, by the names that sources have.
+#: Where the libraries were read: repository and commit, or a release, by the names that sources have.
 REPOSITORIES = {
     "espnet": ("espnet/espnet", "ce0250f4adc9cc3cc921af296cce68bea2eacc8e"),
     "icefall": ("k2-fsa/icefall", "36e0420c7e3e849a25b3d24dbf913c424f3d23c9"),
@@ -18,6 +18,7 @@ REPOSITORIES = {
     "paddle-transducer": ("PaddlePaddle/warp-transducer", "7ea6bfe748779c245a0fcaa5dd9383826273eff2"),
     "tensorflow": ("tensorflow/tensorflow", "06f3c933a97e015e5401acabaf853d3db804522b"),
     "torch": ("pytorch/pytorch", "53d8df9ddf6f4e9edfda96eb6616dc320b31c76f"),
+    "torchaudio-wheel": ("torchaudio 2.11.0", ""),
     "torchaudio": ("pytorch/audio", "cd82ed6fb71e096dbf9dd9ce544e9a05f9ad2967"),
     "warp-ctc": ("baidu-research/warp-ctc", "94b2fa178347cf02757bdc7329dc2f1b46f5d094"),
     "warpctc-pytorch": ("SeanNaren/warp-ctc", "e2609d83b4de81c7c9c4804de490d1084655d3d9"),
@@ -37,6 +38,9 @@ class Source:
 
     @property
     def address(self):
+        """Where it can be read; None for the files of a release."""
+        if not self.commit:
+            return None
         lines = "#L" + self.place.replace("-", "-L") if self.place[0].isdigit() else ""
         return f"https://github.com/{self.repository}/blob/{self.commit}/{self.path}{lines}"
 
