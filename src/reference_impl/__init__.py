@@ -49,8 +49,8 @@ log floats, fractions, polynomials, best paths, counts. ``_validation.py`` check
 the minus of -log Z.
 
 **Internal, free to change**: ``sweeps``, ``as_published``, ``pruning``, ``digits``, ``measuring``, the files inside
-``torch_impl`` except ``naive.py`` and ``pruning.py``, and every name that begins with an underscore. All other names in
-an ``__all__`` are public, those that ``torch_impl`` itself exports among them.
+``torch_impl`` except ``naive.py``, ``pruning.py`` and those of other libraries' signatures in ``drop_in``, and every
+name that begins with an underscore. All other names in an ``__all__`` are public, those of ``torch_impl`` among them.
 """
 
 from . import batched, ctc, rnnt

@@ -1,0 +1,123 @@
+"""torch.nn.functional.ctc_loss and torch.nn.CTCLoss, computed by this package: arguments are rearranged, no more."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+from ... import _validation
+from .. import losses
+from .calls import call, check_reduction, integers, lengths_of
+
+__all__ = ["CTCLoss", "ctc_loss"]
+
+_NAMES = {"logits": "log_probs", "logit_lengths": "input_lengths"}
+
+
+def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
+    """CTC loss in nats, called as ``torch.nn.functional.ctc_loss``: time first, log-probs, torch's "mean".
+
+    Parameters
+    ----------
+    log_probs : (T, N, C) or (T, C) tensor of float16, bfloat16, float32 or float64
+        Log-probs, as from ``log_softmax``; any other scores are taken as they are.
+    targets : (N, S) or (sum(target_lengths),) tensor of an integer type
+        Labels in [0, C), none equal to ``blank``; padded, or concatenated. For (T, C) log-probs (S,) or (1, S).
+    input_lengths, target_lengths : (N,) tensor of an integer type, or sequence of N ints
+        Frames and labels of each utterance; for (T, C) log-probs a tensor may have no axis.
+    blank : int
+    reduction : "none" | "mean" | "sum"
+        "mean" divides each loss by its target length, or by 1 if there is no label, and then takes the mean over N.
+    zero_infinity : bool
+        Loss 0 instead of ``inf`` where no alignment exists.
+
+    Returns
+    -------
+    (N,) or scalar tensor
+        A scalar for (T, C) log-probs, whatever the reduction. float64 for float64 log-probs, else float32.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument, its value and the rule, where torch raises a ``RuntimeError``.
+
+    Notes
+    -----
+    Losses are torch's, and so is every gradient with respect to logits that feed a log-softmax. What differs, and why:
+
+    - The gradient with respect to ``log_probs`` is -occupancy, the derivative of the loss. torch returns
+      exp(log_probs) - occupancy, which is the gradient with respect to logits. The vector-Jacobian product of
+      log-softmax maps both to the same gradient; anything else that reads or transforms the gradient of the log-probs
+      (a temperature, a weighted sum of models, its norm, ``gradcheck``) needs the derivative.
+    - Where no alignment exists the gradient is 0, since the loss is constant there. torch returns NaN, unless
+      ``zero_infinity`` is set.
+    - A label outside [0, C), or equal to ``blank``, is a ``ValueError`` on the CPU, and on CUDA makes the loss of its
+      own utterance NaN. torch does not look at labels.
+    - Targets of a floating-point type, which torch truncates, are a ``TypeError``.
+    - Half precision works on the CPU too, and the lattice is float64 there. One of the lengths may be a tensor and the
+      other a sequence, and N = 0 or T = 0 is no error.
+
+    Examples
+    --------
+    >>> log_probs = torch.full((2, 1, 2), 0.5, dtype=torch.float64).log().requires_grad_()
+    >>> loss = ctc_loss(log_probs, torch.tensor([[1]]), (2,), (1,))
+    >>> loss.backward()
+    >>> round(torch.exp(-loss).item(), 12), (3 * log_probs.grad[:, 0]).round(decimals=12).tolist()
+    (0.75, [[-1.0, -2.0], [-1.0, -2.0]])
+    """
+    check_reduction(reduction)
+    alone = isinstance(log_probs, torch.Tensor) and log_probs.dim() == 2
+    scores = _batch_first(log_probs, alone)
+    N = scores.shape[0]
+    input_lengths = lengths_of("input_lengths", input_lengths, N)
+    target_lengths = lengths_of("target_lengths", target_lengths, N)
+    targets = _padded(integers("targets", targets), target_lengths, N)
+    each = call(losses.ctc_loss, _NAMES, scores, targets, input_lengths, target_lengths, blank=blank, reduction="none",
+                zero_infinity=zero_infinity, inputs="log_probs")
+    if reduction == "mean":
+        return (each / target_lengths.to(each.device).clamp(min=1)).mean()
+    return each.sum() if reduction == "sum" or alone else each
+
+
+def _batch_first(log_probs, alone):
+    """(N, T, C), a view."""
+    if not isinstance(log_probs, torch.Tensor):
+        raise TypeError(f"log_probs is a {type(log_probs).__name__}; expected a torch.Tensor")
+    if not alone:
+        _validation.check_rank("log_probs", log_probs.shape, 3, "(T, N, C), or 2 axes (T, C)")
+    return log_probs[None] if alone else log_probs.transpose(0, 1)
+
+
+def _padded(targets, target_lengths, N):
+    """(N, S) targets, of such or of concatenated ones; to cut those apart the host needs the lengths."""
+    if targets.dim() != 1:
+        _validation.check_rank("targets", targets.shape, 2, "(N, S), or 1 axis (sum(target_lengths),)")
+        if targets.shape[0] != N:
+            raise ValueError(f"targets has shape {tuple(targets.shape)}; expected N = {N} first, one row for each "
+                             "utterance of log_probs (T, N, C)")
+        return targets
+    lengths = target_lengths.tolist()
+    for i, length in enumerate(lengths):
+        _validation.check_size(f"target_lengths[{i}]", length, 0)
+    if sum(lengths) != len(targets):
+        raise ValueError(f"targets has {len(targets)} entries; expected sum(target_lengths) = {sum(lengths)}, since "
+                         "targets with one axis are concatenated")
+    return pad_sequence(targets.split(lengths), batch_first=True) if lengths else targets[:, None]
+
+
+class CTCLoss(torch.nn.Module):
+    """:func:`ctc_loss` as a module, made and called as ``torch.nn.CTCLoss``.
+
+    Examples
+    --------
+    >>> CTCLoss(reduction="none")(torch.zeros(2, 3, 2), torch.ones(3, 1, dtype=torch.int64), (2, 2, 2), (1, 1, 1)).shape
+    torch.Size([3])
+    """
+
+    def __init__(self, blank=0, reduction="mean", zero_infinity=False):
+        super().__init__()
+        self.blank, self.reduction, self.zero_infinity = blank, reduction, zero_infinity
+
+    def forward(self, log_probs, targets, input_lengths, target_lengths):
+        return ctc_loss(log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction,
+                        self.zero_infinity)
