@@ -19,7 +19,7 @@ export IPYTHONDIR := $(CURDIR)/.venv/ipython
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book slides pdf pdf-packages offline onefile test test-slow test-course test-all test-exhaustive site-test serve assignments grade instructor lab bench accuracy variants times vectors gpu kernels screenshots drift repository lint clean FORCE
+.PHONY: help book slides pdf pdf-packages offline onefile test test-slow test-course test-all test-exhaustive site-test serve assignments grade instructor lab bench accuracy variants times claims vectors gpu kernels screenshots drift repository lint clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -111,6 +111,9 @@ equations: .venv/dev  ## examine the checks of the equations anew, into data/equ
 
 times: .venv/reader  ## write how long each chapter takes into its opening, and print words, minutes, equations and lines
 	@$(PY) book/_ext/reading_time.py --write
+
+claims: .venv/reader  ## sort data/claims.json
+	@$(PY) tools/sort_claims.py
 
 vectors: .venv/dev  ## compute the test vectors in 50 digits, into data/vectors
 	@$(PY) -m reference_impl.conformance.vectors write

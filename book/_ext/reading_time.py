@@ -23,6 +23,7 @@ HEADING = re.compile(r"^(#{1,6}) (.+)$")
 LETTERS = re.compile(r"^:::\{letters\}\n.*?^:::$", re.DOTALL | re.MULTILINE)
 DISPLAY = re.compile(r"^\$\$.*?^\$\$(?: \([\w-]+\))?$", re.DOTALL | re.MULTILINE)
 NOT_PROSE = re.compile(r"^(?::\w[\w-]*:.*|\([\w-]+\)=|:{3,}.*|`{3,}.*|\+\+\+.*)$", re.MULTILINE)
+MARK = re.compile(r"\{claim\}`[^`]*`")
 TIME = re.compile(r"\*\*Time\*\* .+")
 
 
@@ -38,8 +39,11 @@ class Section(NamedTuple):
 
     @property
     def words(self):
-        """Of the prose, displayed equations and the list of letters left out."""
-        return len(NOT_PROSE.sub("", DISPLAY.sub("", LETTERS.sub("", self.text))).split())
+        """Of the prose; displayed equations, the list of letters and the marks of claims left out."""
+        text = self.text
+        for pattern in (LETTERS, DISPLAY, NOT_PROSE, MARK):
+            text = pattern.sub("", text)
+        return len(text.split())
 
     @property
     def equations(self):

@@ -1,10 +1,10 @@
-// Shows over a link to a glossary term or an equation what it leads to. The texts lie in the page's
-// <template id="explanations">, put there by book/_ext/explanations.py. Without this file the links are links.
+// Shows over a link to a glossary term, an equation or a note what it leads to. Notes are on the page; the other texts lie
+// in its <template id="explanations">, put there by book/_ext/explanations.py. Without this file the links are links.
 (() => {
   "use strict";
   const texts = document.getElementById("explanations");
   const article = document.querySelector("article.bd-article");
-  if (!texts || !article) return;
+  if (!article) return;
 
   const box = document.createElement("div");
   box.id = "explanation";
@@ -16,7 +16,8 @@
 
   const textOf = link => {
     const anchor = decodeURIComponent(link.hash.slice(1));
-    return anchor && texts.content.querySelector(`[data-of="${CSS.escape(anchor)}"]`);
+    return anchor && (texts?.content.querySelector(`[data-of="${CSS.escape(anchor)}"]`)
+      || article.querySelector(`.claims li[id="${CSS.escape(anchor)}"]`));
   };
 
   const place = link => {

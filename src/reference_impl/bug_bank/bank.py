@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -18,25 +18,28 @@ FLOOR = replace(LOG, name="log, -1e5 for -inf", zero=-1e5)
 
 @dataclass(frozen=True)
 class Bug(Candidate):
-    """A wrong candidate: what is wrong, where that was met, and a check that sees it."""
+    """A wrong candidate: what is wrong, where that was met, with ids of data/claims.json, and a check that sees it."""
 
     name: str
     mechanism: str
     source: str
     killed_by: str
+    claims: tuple[str, ...] = field(default=(), kw_only=True)
 
 
 def entry_in(bugs: list[Bug], loss: str) -> Callable:
     """The decorator that enters a function, whose docstring is the mechanism, in a list of bugs of one loss.
 
     The function is that of one utterance, ``(scores, targets, blank) -> (loss, gradient)``, or with ``batch=True`` that
-    of a :class:`Candidate`.
+    of a :class:`Candidate`. ``claim`` has the ids of what is claimed about the library that it is after, by commas.
     """
-    def bug(variable, name, source, killed_by, *, batch=False, tolerance=1e-9):
+    def bug(variable, name, source, killed_by, *, claim="", batch=False, tolerance=1e-9):
         def enter(function):
             whole = function if batch else over_batch(function, loss)
             mechanism = " ".join(function.__doc__.split())
-            bugs.append(Bug(loss, variable, whole, name, mechanism, source, killed_by, tolerance=tolerance))
+            claims = tuple(filter(None, claim.split(", ")))
+            bugs.append(Bug(loss, variable, whole, name, mechanism, source, killed_by, tolerance=tolerance,
+                            claims=claims))
             return function
         return enter
     return bug
