@@ -1,6 +1,7 @@
 /* A port that passes the test vectors: the mathematics of the book's lattice laboratory, read and written as JSON.
 
-     node course/ports/laboratory.js data/vectors/ctc.json results.json
+     node course/ports/laboratory.js data/vectors/ctc.json results.json     the results of a file of vectors
+     node course/ports/laboratory.js ctc                                    an answer to each line of a checker
 
    An example for instructors of what assignment 8 asks for; lattice_math.js is the part that a student writes. */
 "use strict";
@@ -67,9 +68,52 @@ function answer(loss, given) {
   return { ...found, log_probs: array(shape, last.logProbs), log_alpha: last.logAlpha, log_beta: last.logBeta };
 }
 
+/* What is wrong with the inputs of a loss; empty if nothing is. */
+function fault(loss, given) {
+  const { shape, values } = given.logits;
+  const V = shape[shape.length - 1];
+  const batch = given.logit_lengths !== undefined;
+  const [B, T] = batch ? shape : [1, shape[0]];
+  const U = given.targets.shape[batch ? 1 : 0];
+  const rows = loss === "ctc" ? 1 : U + 1;
+  for (let b = 0; b < B; b += 1) {
+    const frames = batch ? given.logit_lengths.values[b] : T;
+    const labels = batch ? given.target_lengths.values[b] : U;
+    if (frames > T || frames < (loss === "ctc" ? 0 : 1)) return `logit_lengths[${b}] = ${frames}; T = ${T}`;
+    if (labels > U || labels < 0) return `target_lengths[${b}] = ${labels}; U = ${U}`;
+    const bad = given.targets.values.slice(b * U, b * U + labels).find((k) => k < 0 || k >= V || k === given.blank);
+    if (bad !== undefined) return `label ${bad}; expected 0 <= label < V = ${V}, and not the blank`;
+    for (let t = 0; t < frames; t += 1) {
+      for (let u = 0; u < (loss === "ctc" ? 1 : labels + 1); u += 1) {
+        const place = ((b * T + t) * rows + u) * V;
+        const score = values.slice(place, place + V).find((x) => x === "nan" || x === "inf");
+        if (score !== undefined) return `a logit is ${score}`;
+      }
+    }
+  }
+  return "";
+}
+
+/* One line of the checker's, and the answer to it; see src/reference_impl/conformance/answering.py. */
+function reply(loss, asked) {
+  if (asked.ask === "about") {
+    const can = ["batch", "alpha", "beta"].concat(loss === "rnnt" ? ["fastemit"] : []);
+    return { id: asked.id, name: "lattice_math.js", version: process.version, kind: loss, can };
+  }
+  const message = fault(loss, asked.inputs);
+  if (message) return { id: asked.id, error: { type: "RangeError", message } };
+  const { grad_logits: gradient, log_alpha, log_beta, loss: value } = answer(loss, asked.inputs);
+  return { id: asked.id, outputs: { loss: value, gradient, log_alpha, log_beta } };
+}
+
 const [from, to] = process.argv.slice(2);
-const vectors = JSON.parse(fs.readFileSync(from, "utf8"));
-const results = {};
-for (const { id, inputs } of vectors.cases) results[id] = answer(vectors.loss, inputs);
-const made = `lattice_math.js, node ${process.version}`;
-fs.writeFileSync(to, JSON.stringify({ vectors: vectors.name, precision: "float64", made_by: made, results }));
+if (to === undefined) {
+  const lines = require("readline").createInterface({ input: process.stdin });
+  lines.on("line", (line) => process.stdout.write(`${JSON.stringify(reply(from, JSON.parse(line)))}\n`));
+} else {
+  const vectors = JSON.parse(fs.readFileSync(from, "utf8"));
+  const results = {};
+  for (const { id, inputs } of vectors.cases) results[id] = answer(vectors.loss, inputs);
+  const made = `lattice_math.js, node ${process.version}`;
+  fs.writeFileSync(to, JSON.stringify({ vectors: vectors.name, precision: "float64", made_by: made, results }));
+}

@@ -98,7 +98,10 @@ class Conventions:
         return {"argument": problem.blank, "0": 0, "V - 1": problem.logits.shape[-1] - 1}[self.blank]
 
     def expected(self, problem, *, scores=None) -> dict:
-        """What a loss returns that follows them, ``loss`` and ``gradient``; ``scores`` if others than the logits."""
+        """What a loss returns that follows them, ``loss`` and ``gradient``; ``scores`` if others than the logits.
+
+        A problem with a lambda of its own says which FastEmit is asked for.
+        """
         scores = problem.logits if scores is None else scores
         losses, gradient = [], np.zeros(np.shape(scores))
         factors = self.gradient.of(problem)
@@ -123,7 +126,8 @@ class Conventions:
         loss = LOSSES[self.kind].loss(log_probs, one.targets, blank=blank)
         if loss == np.inf:
             return self.impossible, np.zeros(scores.shape)
-        through_softmax, emphasis = float(self.variable == "logits"), 1.0 + self.fastemit_lambda
+        through_softmax = float(self.variable == "logits")
+        emphasis = 1.0 + (one.fastemit_lambda or self.fastemit_lambda)
         terms = terms_of(scores, one.targets, loss=self.kind, inputs=self.inputs, blank=blank)
         multiples = np.array([through_softmax, through_softmax * emphasis, -1.0, -emphasis])
         return loss, np.tensordot(multiples, terms, 1)

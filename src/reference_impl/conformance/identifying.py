@@ -7,7 +7,8 @@ no convention is not identified, and then wrong in some way that `causes.py` may
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from .._softmax import log_softmax
 from ..bug_bank import BUGS
 from ..terms import Fit, fitted, terms_of
 from .conventions import DIVISORS, LOSSES, Conventions, Scale, lengths_of
+from .prefixes import said_of
 from .problem import Problem
 from .subjects import Refused
 
@@ -41,6 +43,8 @@ class Identified:
     errors: tuple[str, ...] = ()
     #: What happens to a label that equals the blank.
     label_is_blank: str = ""
+    #: What ``log_alpha`` and ``log_beta`` are, of those that it gives; empty if they have no name.
+    prefixes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def whole(self) -> bool:
@@ -51,10 +55,12 @@ class Identified:
 def probes(kind, *, batch=False) -> list[Problem]:
     """Utterances whose sizes all differ, so that no divisor is taken for another; two batches of them with ``batch``.
 
+    Neither the first nor the last symbol is a label: either may be the blank, whatever a loss is told.
+
     Examples
     --------
     >>> [(p.logits.shape, p.targets.tolist()) for p in probes("ctc")]
-    [((5, 6), [2, 4]), ((7, 4), [1, 3, 1]), ((6, 5), [3])]
+    [((5, 6), [2, 4]), ((7, 4), [1, 2, 1]), ((6, 5), [3])]
     """
     rng = np.random.default_rng(7)
 
@@ -63,9 +69,9 @@ def probes(kind, *, batch=False) -> list[Problem]:
         return rng.normal(size=(*lead, V) if kind == "ctc" else (*lead[:-1], T, U + 1, V))
 
     found = [Problem("probe", f"T = {T}, U = {len(targets)}", scores(T, U=len(targets), V=V), np.array(targets))
-             for T, targets, V in ((5, [2, 4], 6), (7, [1, 3, 1], 4), (6, [3], 5))]
+             for T, targets, V in ((5, [2, 4], 6), (7, [1, 2, 1], 4), (6, [3], 5))]
     if batch:
-        for T, V, targets in ((7, 5, [[1, 3, 1], [2, 4, 1]]), (9, 6, [[1, 5, 2, 3], [2, 4, 1, 1], [3, 1, 1, 1]])):
+        for T, V, targets in ((7, 5, [[1, 3, 1], [2, 3, 1]]), (9, 6, [[1, 4, 2, 3], [2, 4, 1, 1], [3, 1, 1, 1]])):
             B, U = np.shape(targets)
             found.append(Problem("probe", f"B = {B}", scores(B, T, U=U, V=V), np.array(targets),
                                  logit_lengths=np.array([T - 2, T, T - 3][:B]),
@@ -105,13 +111,21 @@ def identify(subject, *, precision="") -> Identified:
     if transposed:
         for each in asked:
             each.outputs["gradient"] = each.outputs["gradient"].swapaxes(0, 1)
-    found = max((_fit(asked, subject, inputs, CLOSE[precision], given) for inputs in _inputs(subject)),
+    meanings = [(inputs, blank) for blank in ("argument", "V - 1") for inputs in _inputs(subject)]
+    found = max((_fit(asked, subject, *meaning, CLOSE[precision], given) for meaning in meanings),
                 key=lambda found: (found.loss + found.gradient, found.loss))
     if not found.whole(given):
         found = _guessed(subject, found, asked, given, precision)
     found = _edges(subject, found, precision)
     return Identified(found.conventions, found.loss, found.gradient, given, transposed, errors,
-                      _label_is_blank(subject, found.conventions, precision, CLOSE[precision]))
+                      _label_is_blank(subject, found.conventions, precision, CLOSE[precision]),
+                      _prefixes(asked[0], found.conventions, CLOSE[precision]))
+
+
+def _prefixes(asked, conventions, close):
+    """What alpha and beta are, if they are given."""
+    return {name: said_of(name, asked.outputs[name], asked.problem, asked.scores, conventions, 100 * close)
+            for name in ("log_alpha", "log_beta") if name in asked.outputs}
 
 
 def _inputs(subject):
@@ -166,10 +180,9 @@ def _guessed(subject, found, asked, given, precision):
     return replace(found, conventions=conventions)
 
 
-def _fit(asked, subject, inputs, close, given):
-    """The best conventions for scores that mean logits, or log-probs."""
-    kind = subject.kind
-    conventions = Conventions(kind, inputs, inputs)
+def _fit(asked, subject, inputs, blank, close, given):
+    """The best conventions for scores that mean logits, or log-probs, and one of the blanks."""
+    conventions = Conventions(subject.kind, inputs, inputs, blank=blank)
     loss = None
     if "loss" in given:
         total = _is_total(asked)
@@ -314,13 +327,10 @@ def _edges(subject, found, precision):
     rng = np.random.default_rng(8)
     close, conventions = CLOSE[precision], found.conventions
     if found.loss or found.gradient:
-        for problem in _other_blanks(subject.kind, rng):
-            asked = _Asked(subject, problem, precision)
-            for blank in ("argument", "0", "V - 1"):
-                tried = conventions.changed(blank=blank)
-                if _agrees(tried, asked, found, close):
-                    conventions = tried
-                    break
+        others = [_Asked(subject, problem, precision) for problem in _other_blanks(subject.kind, rng)]
+        blanks = [conventions.changed(blank=blank) for blank in ("argument", "0", "V - 1")]
+        conventions = next((tried for tried in blanks if all(_agrees(tried, asked, found, close) for asked in others)),
+                           conventions)
     if conventions.clamp and "upstream" in subject.can:
         batch = probes(subject.kind, batch=True)[-2]
         asked = _Asked(subject, replace(batch, upstream=np.array([0.5, 3.0])), precision)

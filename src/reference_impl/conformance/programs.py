@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -68,11 +69,10 @@ class Program:
         self._process = None
 
     def __enter__(self) -> Subject:
-        self._errors = tempfile.TemporaryFile(mode="w+", encoding="utf-8", errors="replace")
         about = self._about()
         problem = _fault(about)
         if problem:
-            self.__exit__()
+            self._stop()
             raise NotAnswering(f"{self.command[-1]}: {problem}")
         subject = Subject(about["kind"], self._call, about.get("name", self.command[-1]), str(about.get("version", "")),
                           about.get("scores", "logits"), tuple(about.get("precisions", ("float64",))),
@@ -80,18 +80,11 @@ class Program:
         return replace(subject, call=lambda problem, scores, precision: self._call(subject, problem, scores, precision))
 
     def __exit__(self, *_):
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process.stdin.close()
-            self._process.stdout.close()
-        self._errors.close()
+        self._stop()
 
     def _about(self):
-        self._start()
-        return self._answered({"id": "about", "ask": "about", "protocol": PROTOCOL}, START)
-
-    def _start(self):
+        """Start the program, and ask what it is."""
+        self._errors = tempfile.TemporaryFile(mode="w+", encoding="utf-8", errors="replace")
         try:
             self._process = subprocess.Popen(
                 self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, encoding="utf-8",
@@ -100,10 +93,23 @@ class Program:
             self._errors.close()
             raise NotAnswering(f"{self.command[0]}: {error}") from error
         self._lines = queue.Queue()
-        threading.Thread(target=_read, args=(self._process.stdout, self._lines), daemon=True).start()
+        self._reader = threading.Thread(target=_read, args=(self._process.stdout, self._lines), daemon=True)
+        self._reader.start()
+        return self._answered({"id": "about", "ask": "about", "protocol": PROTOCOL}, START)
+
+    def _stop(self):
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._reader.join()
+            with contextlib.suppress(OSError):  # what it was still to be told
+                self._process.stdin.close()
+            self._process.stdout.close()
+            self._errors.close()
+            self._process = None
 
     def _call(self, subject, problem, scores, precision):
-        if self._process.poll() is not None:
+        if self._process is None:
             self._about()
         asked = {"id": problem.id, "ask": "loss", "precision": precision, "inputs": {
             subject.scores: encoded(scores), "targets": encoded(np.asarray(problem.targets, dtype=np.int64)),
@@ -131,20 +137,24 @@ class Program:
             self._process.stdin.flush()
             line = self._lines.get(timeout=patience)
         except queue.Empty:
-            self._process.kill()
-            raise NotAnswering(f"no answer after {patience:g} s") from None
+            raise self._given_up(f"no answer after {patience:g} s") from None
         except OSError:
             line = ""
         if not line:
             self._process.wait()
-            raise NotAnswering(f"the program ended with status {self._process.returncode}: {self._last_words()}")
+            raise self._given_up(f"the program ended with status {self._process.returncode}: {self._last_words()}")
         try:
             found = json.loads(line)
         except ValueError:
-            raise NotAnswering(f"no JSON: {line[:200]!r}") from None
+            raise self._given_up(f"no JSON: {line[:200]!r}") from None
         if not isinstance(found, dict) or found.get("id") != asked["id"]:
-            raise NotAnswering(f"no answer to {asked['id']!r}: {line[:200]!r}")
+            raise self._given_up(f"no answer to {asked['id']!r}: {line[:200]!r}")
         return found
+
+    def _given_up(self, why):
+        """The error to raise; the program is stopped, and will be started anew when it is next asked."""
+        self._stop()
+        return NotAnswering(why)
 
     def _last_words(self):
         self._errors.seek(0)

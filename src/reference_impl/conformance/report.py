@@ -92,6 +92,8 @@ class Report:
                          + (f", clamped at {named['clamp']}" if conventions.clamp else "") + ".")
         lines += [f"The {field} follows no known convention on ordinary utterances." for field in ("loss", "gradient")
                   if field in identified.given and not getattr(identified, field)]
+        lines += [f"{name.removeprefix('log_').capitalize()} {said or 'has no name here'}."
+                  for name, said in identified.prefixes.items()]
         if identified.label_is_blank:
             lines.append(f"A label that equals the blank is {identified.label_is_blank}.")
         if self.expected:
@@ -110,7 +112,8 @@ class Report:
             "name": self.name, "version": self.version, "kind": self.kind, "right": self.right,
             "conventions": identified.conventions.named(), "departures": identified.conventions.departures(),
             "identified": {"loss": identified.loss, "gradient": identified.gradient, "given": sorted(identified.given)},
-            "label_is_blank": identified.label_is_blank, "expected": dict(self.expected),
+            "label_is_blank": identified.label_is_blank, "prefixes": dict(identified.prefixes),
+            "expected": dict(self.expected),
             "groups": {name: asdict(each) for name, each in self.groups.items()}, "left_out": list(self.left_out),
             "accuracy": [asdict(each) for each in self.accuracy], "findings": [asdict(each) for each in self.findings],
         })

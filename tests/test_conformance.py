@@ -1,0 +1,406 @@
+"""grade says what is wrong with a loss, in words and with the smallest input; and nothing of a loss that is right."""
+
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from test_vectors import PORT, node
+
+from reference_impl import ctc, log_softmax, rnnt
+from reference_impl.bug_bank import BUGS, RIGHT
+from reference_impl.conformance import (
+    Expectation,
+    NotAnswering,
+    Problem,
+    Program,
+    candidate_subject,
+    function_subject,
+    grade,
+    smallest,
+    torch_subject,
+)
+from reference_impl.conformance.__main__ import main
+from reference_impl.conformance.cases import GROUPS, cases
+from reference_impl.conformance.drawing import alignments, drawn
+from reference_impl.torch_impl import ctc_loss, rnnt_loss
+
+MODULES = {"ctc": ctc, "rnnt": rnnt}
+SLOW_GROUPS = ("accuracy",)
+
+
+def right(kind):
+    def function(scores, targets, *, blank):
+        return (MODULES[kind].loss(log_softmax(scores), targets, blank=blank),
+                MODULES[kind].grad_logits(scores, targets, blank=blank))
+    return function
+
+
+def sentences(report):
+    return [finding.sentence for finding in report.findings]
+
+
+# --- what is right ---
+
+
+@pytest.mark.parametrize("candidate", RIGHT, ids=lambda c: f"{c.loss} {c.variable}")
+def test_right_code_is_right(candidate):
+    report = grade(candidate_subject(candidate), expect={"inputs": candidate.variable, "variable": candidate.variable})
+    assert report.right, report
+    assert set(report.groups) == set(GROUPS) - {"fastemit"} and report.left_out == ("fastemit",)
+    assert all(each.wrong == 0 for each in report.groups.values())
+
+
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
+@pytest.mark.parametrize(("kind", "loss"), [("ctc", ctc_loss), ("rnnt", rnnt_loss)])
+def test_the_torch_losses_are_right(kind, loss, reduction):
+    report = grade(torch_subject(partial(loss, reduction=reduction), kind), expect={"reduction": reduction})
+    assert report.right, report
+    assert {each.precision for each in report.accuracy} == {"float32", "float64"}
+
+
+@pytest.mark.parametrize("how", [{"fastemit_lambda": 0.3}, {"clamp": 0.05}])
+def test_what_is_expected_is_accepted(how):
+    """FastEmit and a clamp return what is no gradient of the loss: wrong, unless it is meant."""
+    subject = torch_subject(partial(rnnt_loss, reduction="none", **how), "rnnt")
+    (name, value), = how.items()
+    name = name.removesuffix("_lambda")
+    assert grade(subject, expect={name: str(value)}, without=SLOW_GROUPS).right
+    report = grade(subject, without=SLOW_GROUPS, shrink=False)
+    assert not report.right and sentences(report) == [report.identified.conventions.departures()[name]]
+    (first, *_) = sentences(grade(subject, expect={name: str(2 * value)}, without=SLOW_GROUPS, shrink=False))
+    assert first == f"{name} = {2 * value} was expected; it is {value}."
+
+
+def test_a_loss_that_has_no_batches():
+    report = grade(function_subject(right("ctc"), "ctc"))
+    assert report.right and report.left_out == ("batch", "fastemit", "upstream")
+
+
+# --- what is wrong ---
+
+#: What is said of a planted bug, where that is not its name.
+SAID = {
+    "softmax term for log-probs": "variable = log_probs was expected; it is logits.",
+    "gradient divided by T, loss not": "The gradient is divided by the number of frames; the loss is as it is.",
+    "loss 0 where no alignment exists": "Where no alignment exists the loss is 0; expected inf.",
+    "divided by a probability of 0":
+        "The gradient is NaN where a score is -inf, a mask: -inf minus -inf, or 0 divided by 0.",
+    "exp before the maximum is subtracted":
+        "The gradient is NaN: exp of a large logit overflows; take the largest of the row from all of them first.",
+    "nothing but empty targets": "An empty target is refused: IndexError: the batch has no label",
+    "label overwrites blank": "It accepts bad input (label is the blank).",
+    "blank overwrites label": "It accepts bad input (label is the blank).",
+    "label equal to blank accepted": "It accepts bad input (label is the blank).",
+    "inf times 0": "The gradient is NaN where no alignment exists and the upstream gradient is inf: inf times 0.",
+    "logits taken for log-probs": "inputs = logits was expected; it is log_probs.",
+    "softmax term missing": "variable = logits was expected; it is log_probs.",
+    "FastEmit": "FastEmit, lambda = 0.01: the posteriors of the labels are multiplied by 1.01.",
+    "FastEmit, with the loss scaled": "The gradient is as it is; the loss is times 1.5.",
+    "clamped": "The gradient is clamped to [-0.2, 0.2].",
+    "clamped after the upstream gradient": "The gradient is clamped to [-0.9, 0.9], after everything else.",
+    "loss divided by T, gradient not": "The gradient is as it is; the loss is divided by the number of frames.",
+    "NaN swallowed": "It accepts bad input (NaN).",
+    "lengths taken on trust": "It accepts bad input (U above its axis).",
+    "padding leaks": "The gradient is NaN where the padding is: NaN in the padding comes through.",
+    "saved gradient scaled in place": "A second backward pass returns another gradient than the first.",
+    "returned gradient reused":
+        "The gradient that was returned changes when backward runs again: its memory is reused.",
+    "log of the upstream gradient":
+        "The gradient is NaN where the upstream gradient is negative: is its logarithm taken?",
+    "logits overwritten": "It modifies the scores that it is given.",
+}
+#: One of each kind of finding is fast.
+FAST = {"skip between equal labels", "FastEmit", "clamped", "padding leaks", "logits overwritten",
+        "label overwrites blank", "last blank forgotten", "returned gradient reused", "logits taken for log-probs"}
+
+
+@pytest.mark.parametrize("bug", [pytest.param(bug, id=f"{bug.loss}: {bug.name}", marks=[] if bug.name in FAST else
+                                              pytest.mark.slow) for bug in BUGS])
+def test_planted_bugs_get_their_cause(bug):
+    report = grade(candidate_subject(bug), expect={"inputs": bug.variable, "variable": bug.variable}, shrink=False)
+    wanted = SAID.get(bug.name, f"As in the planted bug “{bug.name}”: {bug.mechanism}")
+    assert wanted in sentences(report), report
+
+
+def test_no_bug_of_the_list_has_gone():
+    assert set(SAID) | FAST <= {bug.name for bug in BUGS}
+
+
+def times(kind, loss, gradient):
+    def function(scores, targets, *, blank):
+        found = right(kind)(scores, targets, blank=blank)
+        return found[0] * loss, found[1] * gradient
+    return function_subject(function, kind)
+
+
+def test_a_factor_of_the_gradient_alone():
+    report = grade(times("ctc", 1.0, 1 / 3), without=SLOW_GROUPS, shrink=False)
+    assert sentences(report) == ["The gradient is times 0.333333; the loss is as it is."]
+    assert grade(times("ctc", 1.0, 1 / 3), expect={"gradient_factor": "0.333333"}, without=SLOW_GROUPS).right
+
+
+def test_it_draws_the_smallest_input():
+    """A loss that takes any two equal labels for one: seen first where two frames spell 1 1."""
+    bug = next(bug for bug in BUGS if bug.name == "skip between equal labels")
+    (finding,) = grade(candidate_subject(bug), without=SLOW_GROUPS).findings
+    assert finding.example.splitlines() == [
+        "T = 2, U = 2, V = 2, blank 0, targets [1, 1]", "  all scores 0", "  there is no path: Z = 0",
+        "  loss: 1.38629436, expected inf"]
+
+
+def test_different_answers_to_one_question():
+    rng = np.random.default_rng(0)
+
+    def function(scores, targets, *, blank):
+        loss, gradient = right("rnnt")(scores, targets, blank=blank)
+        return loss, gradient + 1e-12 * rng.normal()
+
+    assert sentences(grade(function_subject(function, "rnnt"), shrink=False)) == [
+        "The same input gives different answers when it is asked again."]
+
+
+@pytest.mark.parametrize(("function", "said"), [
+    (lambda scores, targets, *, blank: 1 / 0, "It cannot be asked: ZeroDivisionError: division by zero"),
+    (lambda scores, targets: None, "It cannot be asked: TypeError: "),
+    (lambda scores, targets, *, blank: "no", "It cannot be asked: ValueError: what it returns is no array"),
+    (lambda scores, targets, *, blank: (0.0, np.zeros(3)), "The gradient has shape (3,); expected (3, 4)."),
+    (lambda scores, targets, *, blank: (np.nan, np.full_like(scores, np.nan)), "The loss is NaN: "),
+])
+def test_whatever_the_function_does(function, said):
+    report = grade(function_subject(function, "ctc"), without=SLOW_GROUPS, shrink=False)
+    assert any(sentence.startswith(said) for sentence in sentences(report)), report
+    str(report), report.as_junit(), json.dumps(report.as_json(), allow_nan=False)
+
+
+def test_what_is_expected_has_to_exist():
+    with pytest.raises(Expectation, match=r"expect: 'lambda'; expected one of inputs, variable, .*fastemit"):
+        grade(function_subject(right("ctc"), "ctc"), expect={"lambda": "0.1"})
+    with pytest.raises(Expectation, match=r"without: 'mask'; expected one of labels, .*masks"):
+        grade(function_subject(right("ctc"), "ctc"), without=["mask"])
+
+
+# --- the cases ---
+
+
+@pytest.mark.parametrize("kind", ["ctc", "rnnt"])
+def test_cases(kind):
+    found = cases(kind, ("float32", "float64"))
+    assert len({case.id for case in found}) == len(found) and {case.group for case in found} <= set(GROUPS)
+    assert {case.precision for case in found if case.group != "accuracy"} == {"float32"}
+    assert all(case.problem.loss == kind for case in found)
+    vectors = json.loads((Path(__file__).parents[1] / "data" / "vectors" / f"{kind}.json").read_text(encoding="utf-8"))
+    assert {case["id"] for case in vectors["cases"]} <= {case.id for case in found}
+
+
+# --- the smallest input ---
+
+
+def problem(T=6, targets=(1, 2, 1, 3), V=5, kind="ctc", **more):
+    shape = (T, V) if kind == "ctc" else (T, len(targets) + 1, V)
+    return Problem("", "", np.random.default_rng(0).normal(size=shape), np.array(targets), **more)
+
+
+@pytest.mark.parametrize("kind", ["ctc", "rnnt"])
+@pytest.mark.parametrize(("fails", "sizes"), [
+    (lambda p: len(p.logits) > 2, (3, 0, 2)), (lambda p: len(p.targets) > 1, (1, 2, 2)),
+    (lambda p: p.logits.shape[-1] > 3, (1, 0, 4)), (lambda p: len(set(p.targets.tolist())) > 1, (1, 2, 3)),
+    (lambda p: len(p.logits) > 4 and len(p.targets) > 2, (5, 3, 4)), (lambda p: p.logits.any(), (1, 0, 2))])
+def test_smallest(kind, fails, sizes):
+    """Sizes that are all tried, and sizes to which only cutting down leads."""
+    found = smallest(fails, problem(kind=kind))
+    assert fails(found) and (len(found.logits), len(found.targets), found.logits.shape[-1]) == sizes
+    assert found.logits.shape[1:-1] == ((len(found.targets) + 1,) if kind == "rnnt" else ())
+
+
+def test_smallest_keeps_what_is_infinite():
+    start = problem()
+    start.logits[2, 3] = -np.inf
+    found = smallest(lambda p: np.isinf(p.logits).any(), start)
+    assert found.logits.shape == (1, 2) and np.isinf(found.logits).sum() == 1
+
+
+def test_smallest_of_a_batch():
+    logits = np.random.default_rng(0).normal(size=(3, 4, 3))
+    start = Problem("", "", logits, np.ones((3, 2), dtype=int), logit_lengths=np.array([4, 2, 3]),
+                    target_lengths=np.array([1, 2, 0]))
+    found = smallest(lambda p: p.is_batch and 2 in p.logit_lengths, start)
+    assert found.logits.shape == (1, 4, 3) and found.logit_lengths.tolist() == [2] and not found.logits.any()
+    alone = smallest(lambda p: not p.is_batch and len(p.targets) == 2, start)
+    assert alone.logits.shape == (1, 2)
+
+
+def test_smallest_gives_up_in_time():
+    asked = []
+    start = problem(T=40)
+    found = smallest(lambda p: bool(asked.append(p)) or p is start, start, tries=50)
+    assert len(asked) <= 50 and np.array_equal(found.logits, start.logits)
+
+
+@pytest.mark.parametrize("kind", ["ctc", "rnnt"])
+def test_alignments_add_up(kind):
+    one = problem(T=4, targets=(1, 1), V=3, kind=kind)
+    total = sum(mass for _, mass in alignments(one))
+    assert np.isclose(-np.log(total), MODULES[kind].loss(log_softmax(one.logits), one.targets), rtol=1e-12, atol=0)
+
+
+def test_drawn():
+    one = Problem("", "", np.zeros((2, 2, 2)), np.array([1]))
+    assert drawn(one, {"loss": (0.5, 1.0)}).splitlines() == [
+        "T = 2, U = 1, V = 2, blank 0, targets [1]", "  all scores 0", "  path  ∅ 1 ∅   0.125", "  path  1 ∅ ∅   0.125",
+        "  their sum Z = 0.25", "  loss: 0.5, expected 1"]
+
+
+# --- the command, and other formats ---
+
+
+@pytest.fixture
+def module(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text("""
+from reference_impl import ctc, log_softmax
+from reference_impl.torch_impl import rnnt_loss as batched
+
+def good(scores, targets, *, blank):
+    return ctc.loss(log_softmax(scores), targets, blank=blank), ctc.grad_logits(scores, targets, blank=blank)
+
+def third(scores, targets, *, blank):
+    loss, gradient = good(scores, targets, blank=blank)
+    return loss, gradient / 3
+""", encoding="utf-8")
+    return path
+
+
+def test_the_command(module, tmp_path, capsys):
+    out = tmp_path / "report.json", tmp_path / "report.xml"
+    assert main([f"{module}:good", "--kind", "ctc", "--without", "accuracy"]) == 0
+    assert main([f"{module}:batched", "--kind", "rnnt", "--batch", "--without", "accuracy"]) == 0
+    arguments = [f"{module}:third", "--kind", "ctc", "--quick", "--without", "accuracy"]
+    assert main([*arguments, "--json", str(out[0]), "--junit", str(out[1])]) == 1
+    assert "The gradient is times 0.333333; the loss is as it is." in capsys.readouterr().out
+    assert main([*arguments, "--expect", "gradient_factor=0.333333"]) == 0
+    report = json.loads(out[0].read_text(encoding="utf-8"))
+    assert report["right"] is False and report["conventions"]["gradient_factor"] == "0.333333"
+    suite = ElementTree.fromstring(out[1].read_text(encoding="utf-8"))
+    assert suite.get("failures") == "1" == str(len(suite.findall("testcase/failure")))
+    assert int(suite.get("tests")) == len(suite.findall("testcase")) and int(suite.get("skipped")) == len(
+        suite.findall("testcase/skipped")) == 4
+
+
+@pytest.mark.parametrize(("arguments", "says"), [
+    (["mine:good"], "which loss?"), (["no.such:good", "--kind", "ctc"], "No module named"),
+    (["math:nothing", "--kind", "ctc"], "has no attribute 'nothing'"),
+    (["math", "--kind", "ctc"], "expected module:function"),
+    (["math:exp", "--kind", "ctc", "--expect", "clamp"], "expected NAME=VALUE"),
+    (["math:exp", "--kind", "ctc", "--expect", "clip=1"], "expected one of inputs"),
+    (["--program", "no-such-program"], "No such file")])
+def test_nothing_to_grade(arguments, says, capsys):
+    assert main(arguments) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_the_fixture_of_pytest(tmp_path):
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["reference_impl.conformance.pytest_plugin"]\n')
+    (tmp_path / "test_mine.py").write_text("""
+from reference_impl import ctc, log_softmax
+
+def loss(scores, targets, *, blank):
+    return ctc.loss(log_softmax(scores), targets, blank=blank), ctc.grad_logits(scores, targets, blank=blank)
+
+def test_right(conformance):
+    assert conformance(loss, kind="ctc", without=["accuracy"]).right
+
+def test_wrong(conformance):
+    conformance(lambda *a, blank: tuple(2 * x for x in loss(*a, blank=blank)), kind="ctc", without=["accuracy"],
+                expect={"factor": "1"}, shrink=False)
+""")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:reference_impl_conformance",
+               str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
+    assert "factor = 1 was expected; it is 2." in done.stdout and "Traceback" not in done.stdout
+
+
+# --- programs ---
+
+ECHO = """
+import sys, json
+for line in sys.stdin:
+    asked = json.loads(line)
+    print(json.dumps({"id": asked["id"], %s}), flush=True)
+"""
+
+
+@pytest.mark.parametrize("kind", ["ctc", "rnnt"])
+def test_a_loss_in_javascript(kind):
+    """The mathematics of the laboratory, in node, through JSON lines: every group but upstream gradients."""
+    with Program([node(), str(PORT), kind]) as subject:
+        report = grade(subject, without=SLOW_GROUPS)
+    assert report.right, report
+    assert set(report.left_out) == {"accuracy", "upstream"} | ({"fastemit"} if kind == "ctc" else set())
+    assert all(report.identified.prefixes.values()) and len(report.identified.prefixes) == 2
+
+
+def test_a_wrong_loss_in_javascript(tmp_path):
+    """The same file with one sign changed."""
+    source = PORT.read_text(encoding="utf-8")
+    wrong = tmp_path / "laboratory.js"
+    there = str(PORT.parents[2] / "book" / "_static" / "lattice_math.js")
+    changed = source.replace("../../book/_static/lattice_math.js", there).replace("loss: 0 - s.logZ", "loss: s.logZ")
+    assert changed.count("loss: s.logZ") == 1
+    wrong.write_text(changed, encoding="utf-8")
+    with Program([node(), str(wrong), "ctc"]) as subject:
+        assert sentences(grade(subject, without=SLOW_GROUPS, shrink=False)) == [
+            "The gradient is as it is; the loss is times -1."]
+
+
+@pytest.mark.parametrize(("code", "says"), [
+    ("pass", "ended with status 0"), ("raise SystemExit('I am tired')", "I am tired"), ("print('hello')", "no JSON"),
+    ("print('{}')", "no answer to 'about'"), (ECHO % '"kind": "hmm"', "kind = 'hmm'; expected one of"),
+    (ECHO % '"kind": "ctc", "can": ["fly"]', "can = 'fly'; expected one of"),
+    (ECHO % '"kind": "ctc", "scores": "probs"', "scores = 'probs'; expected one of")])
+def test_programs_that_do_not_answer(code, says):
+    with pytest.raises(NotAnswering, match=says.replace("(", r"\(")), Program([sys.executable, "-c", code]):
+        pass
+
+
+def test_a_program_that_ends_is_started_again():
+    """One case ends it; the others are answered."""
+    code = """
+import os
+from reference_impl import ctc, log_softmax
+from reference_impl.conformance import answer
+def loss(inputs, precision):
+    if inputs["targets"].size == 0:
+        os._exit(3)
+    return {"loss": ctc.loss(log_softmax(inputs["logits"]), inputs["targets"], blank=inputs["blank"]),
+            "gradient": ctc.grad_logits(inputs["logits"], inputs["targets"], blank=inputs["blank"])}
+answer(loss, kind="ctc", name="fragile")
+"""
+    with Program([sys.executable, "-c", code]) as subject:
+        report = grade(subject, without=SLOW_GROUPS, shrink=False)
+    (finding,) = report.findings
+    assert finding.sentence.startswith("An empty target is refused: NotAnswering: the program ended with status 3")
+    assert set(finding.cases) == {"short/empty-target", "short/one-frame-empty-target", "short/one-symbol"}
+
+
+def test_a_program_that_is_slow():
+    code = ECHO.replace("    print", "    __import__('time').sleep(60 * (asked['ask'] != 'about'))\n    print")
+    with Program([sys.executable, "-c", code % '"kind": "ctc"'], patience=0.5) as subject:
+        with pytest.raises(Exception, match="no answer after 0.5 s"):
+            subject.ask(problem())
+
+
+def test_torch_losses_with_other_integers():
+    """A loss that takes int32 alone is asked with those."""
+    def loss(logits, targets, logit_lengths, target_lengths, *, blank):
+        if targets.dtype != torch.int32:
+            raise TypeError("int32, please")
+        return rnnt_loss(logits, targets, logit_lengths, target_lengths, blank=blank, reduction="none")
+
+    assert grade(torch_subject(loss, "rnnt"), without=SLOW_GROUPS, shrink=False).right
