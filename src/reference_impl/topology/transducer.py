@@ -61,7 +61,8 @@ def monotonic_rnnt_lattice(targets, num_frames, num_symbols, *, blank=0) -> Latt
 
 
 def constrained_rnnt_lattice(targets, num_frames, num_symbols, *, blank=0) -> Lattice:
-    """RNN-T with at most one label in a frame: k2's "constrained". After a label, the frame's blank has to follow.
+    """RNN-T with at most one label in a frame: k2's "constrained". After a label, the frame's blank has to follow
+    :claim:`k2-constrained`.
 
     Parameters
     ----------
