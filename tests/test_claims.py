@@ -49,7 +49,8 @@ def faults(content):
         if "path" in claim:
             if not (claim.get("repository") or library["repository"]):
                 found.append(f"{name} has no repository")
-            if not (claim.get("commit") or ("repository" not in claim and library.get("commit"))):
+            version = library if "repository" not in claim else {}
+            if not ({"commit", "tag"} & {*claim, *version}):
                 found.append(f"{name} has no commit of its repository")
             if claim["lines"][0] > claim["lines"][1]:
                 found.append(f"{name}: lines {claim['lines']}")

@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 
 FILE = Path(__file__).resolve().parents[1] / "data" / "claims.json"
-ORDER = ["id", "library", "statement", "repository", "commit", "path", "lines", "thread", "date", "evidence", "release",
-         "run"]
+ORDER = ["id", "library", "statement", "repository", "commit", "tag", "path", "lines", "thread", "date", "evidence",
+         "release", "run"]
 
 
 def as_text(data):

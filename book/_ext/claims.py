@@ -45,10 +45,13 @@ class ClaimNotes(nodes.General, nodes.Element):
 def load(path):
     """Return ({library's key: library}, {id: claim}); what a claim leaves out is as in its library."""
     data = json.loads(Path(path).read_text(encoding="utf-8"))
-    libraries = data["libraries"]
-    inherited = ("repository", "commit")
-    return libraries, {claim["id"]: {key: libraries[claim["library"]].get(key) for key in inherited} | claim
-                       for claim in data["claims"]}
+    libraries, claims = data["libraries"], {}
+    for claim in data["claims"]:
+        library = libraries[claim["library"]]
+        version = claim if "commit" in claim or "tag" in claim else library
+        claims[claim["id"]] = {"repository": library["repository"], "at": version.get("tag") or version.get("commit"),
+                               **claim}
+    return libraries, claims
 
 
 def address(claim):
@@ -56,7 +59,7 @@ def address(claim):
 
     >>> address({"repository": "a/b", "thread": "a/b#12"})
     ('a/b#12', 'https://github.com/a/b/issues/12')
-    >>> address({"repository": "a/b", "commit": "c0ffee", "path": "d/e.py", "lines": [3, 5]})
+    >>> address({"repository": "a/b", "at": "c0ffee", "path": "d/e.py", "lines": [3, 5]})
     ('a/b, `d/e.py`, lines 3–5', 'https://github.com/a/b/blob/c0ffee/d/e.py#L3-L5')
     """
     if "thread" in claim:
@@ -67,7 +70,7 @@ def address(claim):
     first, last = claim["lines"]
     lines = f"line {first}" if first == last else f"lines {first}–{last}"
     where = f"L{first}" if first == last else f"L{first}-L{last}"
-    link = f"https://github.com/{claim['repository']}/blob/{claim['commit']}/{claim['path']}#{where}"
+    link = f"https://github.com/{claim['repository']}/blob/{claim['at']}/{claim['path']}#{where}"
     return f"{claim['repository']}, `{claim['path']}`, {lines}", link
 
 
@@ -207,7 +210,7 @@ def written_out(app, entry, docname):
     place = address(claim)
     if place:
         content.append(nodes.reference("", "", *with_code(place[0]), refuri=place[1], internal=False))
-        at = "" if "thread" in claim else f", at {claim['commit'][:7]}"
+        at = "" if "thread" in claim else f", at {claim['at'][:7] if len(claim['at']) == 40 else claim['at']}"
         content.append(nodes.Text(f"{at}; {looked}"))
     else:
         content.append(nodes.Text(looked.capitalize()))

@@ -72,9 +72,9 @@ def documentation(module, name):
 
 
 def summary(lines):
-    """The first sentence, without what it says of papers, shapes and parameters."""
+    """The first sentence, without what it says of papers, shapes and parameters, and without marks of claims."""
     paragraph = " ".join(" ".join(lines).split("  ")[0].split())
-    without_papers = re.sub(r" \((?:from )?[A-Z][^()]*\d{4}[^()]*\)", "", paragraph)
+    without_papers = re.sub(r" \((?:from )?[A-Z][^()]*\d{4}[^()]*\)| :claim:`[^`]*`", "", paragraph)
     return re.split(r"(?<=[\w`)])\. |; |: \(", without_papers)[0].rstrip(".:")
 
 

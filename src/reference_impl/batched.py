@@ -2,8 +2,8 @@
 
 Forward, alpha advances frame by frame (CTC) or anti-diagonal by anti-diagonal (RNN-T). Backward, occupancy flows back
 by multiply-add through the share of each incoming arc in its node's mass: no beta, no exp, no log, and mass is
-conserved. It is back-propagation through the forward recursion, as k2's backward is. The sweeps are in
-:mod:`.sweeps.ctc` and :mod:`.sweeps.rnnt`, softmax and gradient in :mod:`.sweeps.vocabulary`; here they are put
+conserved. It is back-propagation through the forward recursion, as k2's backward is :claim:`k2-gradient`. The sweeps
+are in :mod:`.sweeps.ctc` and :mod:`.sweeps.rnnt`, softmax and gradient in :mod:`.sweeps.vocabulary`; here they are put
 together. The explicit recursions of one utterance, which define what these return, are :mod:`reference_impl.ctc` and
 ``rnnt``.
 """

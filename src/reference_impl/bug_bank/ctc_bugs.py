@@ -86,7 +86,7 @@ def _(logits, targets, blank):
 
 
 @_bug("logits", "last rescaling factor forgotten", "after the PaddleSpeech notebook's product of C_t",
-      "finite differences, one random case")
+      "finite differences, one random case", claim="paddlespeech-scales")
 def _(logits, targets, blank):
     """Each frame of alpha is rescaled to sum 1; the loss has the factors, and not the part in the last two states."""
     _, a, _, log_z = _ctc(logits, targets, blank)
@@ -94,7 +94,7 @@ def _(logits, targets, blank):
 
 
 @_bug("logits", "first frame not pruned", "after stanford-ctc, whose loss is wrong for T = 1",
-      "loss is the path sum, every small target")
+      "loss is the path sum, every small target", claim="stanford-ctc-one-frame")
 def _(logits, targets, blank):
     """In one frame only the last two states complete the target, but the first two are counted."""
     log_probs, a, _, log_z = _ctc(logits, targets, blank)
@@ -103,7 +103,7 @@ def _(logits, targets, blank):
 
 
 @_bug("logits", "scales from alphas that were never rescaled", "after the PaddleSpeech notebook's definition of C_t",
-      "finite differences, one random case")
+      "finite differences, one random case", claim="paddlespeech-scales")
 def _(logits, targets, blank):
     """Each frame of alpha is summed as it is, not as the frame before left it, and the logs of the sums are added."""
     _, a, _, log_z = _ctc(logits, targets, blank)
@@ -112,7 +112,7 @@ def _(logits, targets, blank):
 
 
 @_bug("logits", "prefix counted once for each completion", "after the PaddleSpeech notebook's definition of alpha",
-      "finite differences, one random case")
+      "finite differences, one random case", claim="paddlespeech-alpha")
 def _(logits, targets, blank):
     """Alpha sums over whole strings, not over prefixes, so it counts each prefix once for each suffix."""
     log_probs, a, b, log_z = _ctc(logits, targets, blank)
@@ -121,7 +121,7 @@ def _(logits, targets, blank):
 
 
 @_bug("logits", "index -1 read from the end", "after the PaddleSpeech notebook, whose skip rule has no first states",
-      "loss is the path sum, every small target")
+      "loss is the path sum, every small target", claim="paddlespeech-skip")
 def _(logits, targets, blank):
     """The skip is allowed by looking two states back, wherever that is: state 1 is entered from the last state."""
     graph = ctc_lattice(targets, *logits.shape, blank=blank)
@@ -143,7 +143,7 @@ def _(logits, targets, blank):
 
 
 @_bug("logits", "beta is 0 but in the last state", "after the PaddleSpeech notebook's boundary rule for beta",
-      "sums to 0 over V")
+      "sums to 0 over V", claim="paddlespeech-beta")
 def _(logits, targets, blank):
     """The boundary of beta excludes too much: s < S - 1 instead of s > S - 1."""
     log_probs, a, b, log_z = _ctc(logits, targets, blank)
@@ -152,7 +152,7 @@ def _(logits, targets, blank):
 
 
 @_bug("logits", "mass of the symbol taken for that of the state", "after the PaddleSpeech notebook's sum over s",
-      "finite differences, repeated labels")
+      "finite differences, repeated labels", claim="paddlespeech-state")
 def _(logits, targets, blank):
     """Each state contributes the mass of all paths that carry its symbol at t, so repeated symbols are overcounted."""
     log_probs, a, b, log_z = _ctc(logits, targets, blank)
@@ -173,7 +173,7 @@ def _(logits, targets, blank):
     return -log_z, gradient
 
 
-@_bug("logits", "likelihood summed over the frames, too", "after a published CTC tutorial", "sums to 0 over V")
+@_bug("logits", "likelihood summed over the frames, too", "constructed", "sums to 0 over V")
 def _(logits, targets, blank):
     """The sum of alpha beta over states *and* frames is T times Z; the posteriors come out T times too small."""
     log_probs, a, b, log_z = _ctc(logits, targets, blank)
@@ -189,14 +189,14 @@ def _(logits, targets, blank):
 
 
 @_bug("log_probs", "softmax term for log-probs", "after torch.nn.functional.ctc_loss",
-      "mass 1 in each frame or anti-diagonal")
+      "mass 1 in each frame or anti-diagonal", claim="torch-ctc-gradient")
 def _(log_probs, targets, blank):
     """exp(log_probs) - occupancy: through log_softmax it comes out right, for the log-probs themselves it is wrong."""
     return ctc.loss(log_probs, targets, blank=blank), np.exp(log_probs) - ctc.occupancy(log_probs, targets, blank=blank)
 
 
 @_bug("logits", "gradient divided by T, loss not", "after Paddle's norm_by_times",
-      "finite differences, one random case")
+      "finite differences, one random case", claim="paddle-ctc-norm-by-times")
 def _(logits, targets, blank):
     """A normaliser is applied to the gradient only."""
     return -_ctc(logits, targets, blank)[3], ctc.grad_logits(logits, targets, blank=blank) / len(logits)
@@ -205,7 +205,7 @@ def _(logits, targets, blank):
 # CTC: the edges, and floating point.
 
 @_bug("logits", "NaN where no alignment exists", "after torch.nn.functional.ctc_loss",
-      "no alignment: loss inf, gradient 0")
+      "no alignment: loss inf, gradient 0", claim="torch-ctc-nan")
 def _(logits, targets, blank):
     """alpha + beta - log Z is -inf minus -inf."""
     log_probs, a, b, log_z = _ctc(logits, targets, blank)
@@ -213,7 +213,7 @@ def _(logits, targets, blank):
 
 
 @_bug("logits", "softmax where no alignment exists", "after TensorFlow's sparse ctc_loss",
-      "no alignment: loss inf, gradient 0")
+      "no alignment: loss inf, gradient 0", claim="tensorflow-sparse-no-alignment")
 def _(logits, targets, blank):
     """The occupancy is 0 there, and softmax - occupancy is not."""
     log_probs, a, b, log_z = _ctc(logits, targets, blank)
@@ -222,14 +222,15 @@ def _(logits, targets, blank):
 
 
 @_bug("logits", "loss 0 where no alignment exists", "after warp-ctc and Paddle",
-      "no alignment: loss inf, gradient 0")
+      "no alignment: loss inf, gradient 0", claim="warp-ctc-no-alignment, paddle-ctc-warp-ctc")
 def _(logits, targets, blank):
     """An impossible target counts as certain, and disappears from the curve of the loss."""
     loss = ctc.loss(log_softmax(logits), targets, blank=blank)
     return (0.0 if loss == np.inf else loss), ctc.grad_logits(logits, targets, blank=blank)
 
 
-@_bug("logits", "no frames, no loss", "after warp-ctc", "no frames: loss 0 or inf")
+@_bug("logits", "no frames, no loss", "after warp-ctc", "no frames: loss 0 or inf",
+      claim="warp-ctc-no-frames")
 def _(logits, targets, blank):
     """The loss of an utterance without frames is infinite, even if its target is empty."""
     if len(logits) == 0:
@@ -238,15 +239,15 @@ def _(logits, targets, blank):
 
 
 @_bug("logits", "-1e5 in place of -inf", "after optax.ctc_loss; NeMo's TDT has -1e4",
-      "no alignment: loss inf, gradient 0")
+      "no alignment: loss inf, gradient 0", claim="optax-floor, nemo-tdt-floor")
 def _(logits, targets, blank):
     """Impossible states have a little mass, and an impossible target a large finite loss with a gradient."""
     log_probs, a, b, log_z = _ctc(logits, targets, blank, FLOOR)
     return -log_z, _ctc_gradient(log_probs, np.exp(a + b - log_z), targets, blank)
 
 
-@_bug("logits", "divided by a probability of 0", "after torch.nn.functional.ctc_loss and optax",
-      "-inf masks act like very low scores")
+@_bug("logits", "divided by a probability of 0", "after torch.nn.functional.ctc_loss",
+      "-inf masks act like very low scores", claim="torch-ctc-mask-nan")
 def _(logits, targets, blank):
     """Alpha and beta both contain the emission; dividing it out is -inf minus -inf where a symbol is masked."""
     log_probs, a, b, log_z = _ctc(logits, targets, blank)
@@ -256,7 +257,8 @@ def _(logits, targets, blank):
     return -log_z, _ctc_gradient(log_probs, np.exp(a + (b + emission) - log_z - emission), targets, blank)
 
 
-@_bug("logits", "log-domain 0.0 read as no mass", "after warp-ctc", "confident frames, against the reference")
+@_bug("logits", "log-domain 0.0 read as no mass", "after warp-ctc", "confident frames, against the reference",
+      claim="warp-ctc-guard")
 def _(logits, targets, blank):
     """A mass of exactly 1 has the logarithm 0.0, which is taken for an entry that no path uses."""
     log_probs, a, b, log_z = _ctc(logits, targets, blank)
@@ -287,7 +289,7 @@ def _(logits, targets, blank):
 
 
 @_bug("logits", "float32 alpha and beta", "after torch.nn.functional.ctc_loss, warp-ctc and others",
-      "log Z below -10000, against the reference", tolerance=1e-5)
+      "log Z below -10000, against the reference", claim="torch-ctc-dtype, warp-ctc-float32", tolerance=1e-5)
 def _(logits, targets, blank):
     """Log alpha is stored in float32, and rounded to a thousandth where it is near -10000."""
     log_probs, a, b, log_z = _ctc(logits, targets, blank, LOG32)
@@ -297,15 +299,15 @@ def _(logits, targets, blank):
 
 
 @_bug("logits", "length counted as the non-zeros", "after Keras losses.CTC", "symbols renamed",
-      batch=True)
+      claim="keras-length", batch=True)
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """Labels are taken to be non-zero and padding zero, whatever the given lengths and blank."""
     counted = np.count_nonzero(targets, axis=1)
     return right_for("ctc", "logits")(scores, targets, logit_lengths, counted, blank=blank)
 
 
-@_bug("logits", "out-of-range label ends the target", "after TensorFlow's dense ctc_loss",
-      "a label outside [0, V) is refused")
+@_bug("logits", "out-of-range label ends the target", "after TensorFlow's sparse ctc_loss",
+      "a label outside [0, V) is refused", claim="tensorflow-sparse-bad-label")
 def _(logits, targets, blank):
     """An invalid label cuts the target short, silently."""
     wrong = np.flatnonzero((targets < 0) | (targets >= logits.shape[1]))
@@ -314,7 +316,7 @@ def _(logits, targets, blank):
 
 
 @_bug("logits", "out-of-range label reads a neighbour", "after torch.nn.functional.ctc_loss",
-      "a label outside [0, V) is refused")
+      "a label outside [0, V) is refused", claim="torch-ctc-labels-unchecked")
 def _(logits, targets, blank):
     """The label is an address, and whatever stands there is taken for its logit."""
     targets = targets % logits.shape[1]
@@ -322,7 +324,7 @@ def _(logits, targets, blank):
 
 
 @_bug("logits", "nothing but empty targets", "after Paddle, which crashes on such a batch", "a batch of empty targets",
-      batch=True)
+      claim="paddle-ctc-empty", batch=True)
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """The program looks for the longest target without asking whether any target has a label."""
     if targets.size == 0:
@@ -330,8 +332,7 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     return right_for("ctc", "logits")(scores, targets, logit_lengths, target_lengths, blank=blank)
 
 
-@_bug("logits", "inf times 0", "after torch's zero_infinity (pytorch#16199, #21244)",
-      "no alignment, upstream gradient inf", batch=True)
+@_bug("logits", "inf times 0", "constructed", "no alignment, upstream gradient inf", batch=True)
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """A right gradient of 0 is multiplied by an upstream gradient that is infinite where the loss is."""
     losses, backward = right_for("ctc", "logits")(scores, targets, logit_lengths, target_lengths, blank=blank)
@@ -340,7 +341,7 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
 
 
 @_bug("logits", "upstream gradient on one term only", "after torch.nn.functional.ctc_loss (pytorch#11750)",
-      "linear in the upstream gradient", batch=True)
+      "linear in the upstream gradient", claim="torch-thread-11750, torch-ctc-early-upstream", batch=True)
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """The occupancy is multiplied by the upstream gradient, and the softmax is not."""
     losses, backward = right_for("ctc", "logits")(scores, targets, logit_lengths, target_lengths, blank=blank)
@@ -351,7 +352,7 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
 
 
 @_bug("logits", "upstream gradient ignored", "after torch's cuDNN path (pytorch#21961)",
-      "linear in the upstream gradient", batch=True)
+      "linear in the upstream gradient", claim="torch-thread-21961", batch=True)
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """The gradient was computed in the forward pass, and is returned unchanged."""
     losses, backward = right_for("ctc", "logits")(scores, targets, logit_lengths, target_lengths, blank=blank)
@@ -360,7 +361,7 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
 
 
 @_bug("logits", "right loss, wrong gradient of many labels", "after torch's CUDA code, beyond 896 or 1024 labels "
-      "(pytorch#27442); here beyond 8", "many labels, against the reference")
+      "(pytorch#27442); here beyond 8", "many labels, against the reference", claim="torch-thread-27442")
 def _(logits, targets, blank):
     """The block that collects the occupancies is smaller than the one that ran the recursion."""
     log_probs, a, b, log_z = _ctc(logits, targets, blank)

@@ -50,8 +50,8 @@ def _rnnt_gradient(e_blank, e_label, log_probs, targets, blank):
 
 # RNN-T: the arc posteriors.
 
-@_bug("log_probs", "the arc's own log-prob missing", "asked in espnet#4005 and warp-transducer#69",
-      "mass 1 in each frame or anti-diagonal")
+@_bug("log_probs", "the arc's own log-prob missing", "asked in warp-transducer#69",
+      "mass 1 in each frame or anti-diagonal", claim="warp-transducer-asked-formula")
 def _(log_probs, targets, blank):
     """exp(alpha + beta(next) - log Z): prefix and suffix without the arc between them."""
     a, b, log_z, _, _ = _rnnt(log_probs, targets, blank)
@@ -59,7 +59,8 @@ def _(log_probs, targets, blank):
     return -log_z, _rnnt_gradient(e_blank, e_label, log_probs, targets, blank)
 
 
-@_bug("log_probs", "-log Z missing", "asked in warp-transducer#69", "mass 1 in each frame or anti-diagonal")
+@_bug("log_probs", "-log Z missing", "asked in warp-transducer#69", "mass 1 in each frame or anti-diagonal",
+      claim="warp-transducer-asked-formula")
 def _(log_probs, targets, blank):
     """Masses where posteriors belong: this is -dZ, not -d log Z."""
     e_blank, e_label = rnnt.arc_posteriors(log_probs, targets, blank=blank)
@@ -75,8 +76,8 @@ def _(log_probs, targets, blank):
     return -log_z, _rnnt_gradient(e_blank, e_label, log_probs, targets, blank)
 
 
-@_bug("log_probs", "last blank forgotten", "asked in warp-transducer#55",
-      "mass 1 in each frame or anti-diagonal")
+@_bug("log_probs", "last blank forgotten", "constructed, from the question in warp-transducer#55",
+      "mass 1 in each frame or anti-diagonal", claim="warp-transducer-asked-last")
 def _(log_probs, targets, blank):
     """The loop over blank arcs to (t+1, u) never meets the one that leaves the grid."""
     e_blank, e_label = rnnt.arc_posteriors(log_probs, targets, blank=blank)
@@ -85,7 +86,7 @@ def _(log_probs, targets, blank):
 
 
 @_bug("log_probs", "blanks leave the grid in every row", "constructed, from the question in warp-transducer#55",
-      "mass 1 in each frame or anti-diagonal")
+      "mass 1 in each frame or anti-diagonal", claim="warp-transducer-asked-last")
 def _(log_probs, targets, blank):
     """In the last frame beta after a blank is taken as 1 for every u, not for u = U alone."""
     a, b, log_z, blank_arc, _ = _rnnt(log_probs, targets, blank)
@@ -103,8 +104,8 @@ def _(log_probs, targets, blank):
             _rnnt_gradient(e_blank, e_label, log_probs, np.roll(targets, -1), blank))
 
 
-@_bug("log_probs", "label arcs weigh a blank", "after a README that prints p(eps) where p(y) belongs",
-      "loss is the path sum, every small target")
+@_bug("log_probs", "label arcs weigh a blank", "after monotonic-rnnt's README, which prints p(eps) where p(y) belongs",
+      "loss is the path sum, every small target", claim="monotonic-rnnt-label-misprint")
 def _(log_probs, targets, blank):
     """Every arc reads the blank's log-prob, consistently."""
     graph = rnnt_lattice(targets, len(log_probs), log_probs.shape[2], blank=blank)
@@ -122,7 +123,8 @@ def _refusing_nothing(log_probs, targets, blank):
 
 
 @_bug("log_probs", "label overwrites blank", "after warp-transducer's CPU code (warp-transducer#93)",
-      "a target equal to blank is refused")
+      "a target equal to blank is refused",
+      claim="warp-transducer-label-overwrites, warp-transducer-asked-difference")
 def _(log_probs, targets, blank):
     """A target may equal blank; two arcs then share one entry, and the second write wins."""
     e_blank, e_label, loss = _refusing_nothing(log_probs, targets, blank)
@@ -131,7 +133,8 @@ def _(log_probs, targets, blank):
     return loss, gradient
 
 
-@_bug("log_probs", "blank overwrites label", "after torchaudio's order of cases", "a target equal to blank is refused")
+@_bug("log_probs", "blank overwrites label", "after torchaudio's order of cases", "a target equal to blank is refused",
+      claim="torchaudio-order")
 def _(log_probs, targets, blank):
     """A target may equal blank, and the case of the blank comes first: the label arc's posterior is lost."""
     e_blank, e_label, loss = _refusing_nothing(log_probs, targets, blank)
@@ -141,7 +144,8 @@ def _(log_probs, targets, blank):
 
 
 @_bug("log_probs", "label equal to blank accepted", "after k2, awni's transducer and warp-transducer's GPU code",
-      "a target equal to blank is refused")
+      "a target equal to blank is refused",
+      claim="k2-gradient, awni-transducer-both, warp-transducer-both-subtracted")
 def _(log_probs, targets, blank):
     """Both terms are added, which is the derivative; but a label that is the blank has no meaning."""
     e_blank, e_label, loss = _refusing_nothing(log_probs, targets, blank)
@@ -149,7 +153,7 @@ def _(log_probs, targets, blank):
 
 
 @_bug("log_probs", "the other arc as 1 - share", "after k2 and fast_rnnt, in float32",
-      "log Z below -10000, against the reference", tolerance=1e-5)
+      "log Z below -10000, against the reference", tolerance=1e-5, claim="k2-share-cpu, fast-rnnt-share")
 def _(log_probs, targets, blank):
     """Shares are recomputed from float32 log alphas, the label arc's as 1 minus the blank arc's: mass is kept, but
     lies elsewhere."""
@@ -173,7 +177,7 @@ def _(log_probs, targets, blank):
 # RNN-T: from log-probs to logits.
 
 @_bug("logits", "logits taken for log-probs", "after Paddle's CPU rnnt_loss and warp-transducer's C interface",
-      "a constant added to a row changes nothing")
+      "a constant added to a row changes nothing", claim="paddle-rnnt-no-softmax, warp-transducer-no-softmax")
 def _(logits, targets, blank):
     """No softmax anywhere: loss and gradient are those of unnormalised scores, and agree with each other."""
     return rnnt.loss(logits, targets, blank=blank), rnnt.grad_log_probs(logits, targets, blank=blank)
@@ -187,7 +191,7 @@ def _(logits, targets, blank):
 
 
 @_bug("logits", "softmax applied twice", "constructed; log-softmax twice, as in speechbrain#1339, does no harm",
-      "finite differences, one random case")
+      "finite differences, one random case", claim="speechbrain-asked-twice")
 def _(logits, targets, blank):
     """The softmax term is computed from probabilities that are taken for logits."""
     log_probs = log_softmax(logits)
@@ -205,7 +209,8 @@ def _(logits, targets, blank):
             alive * np.exp(log_probs) - rnnt.occupancy(log_probs, targets, blank=blank))
 
 
-@_bug("logits", "FastEmit", "after NeMo and Paddle, whose default for it is not 0", "symmetric Jacobian")
+@_bug("logits", "FastEmit", "after NeMo and Paddle, whose default for it is not 0", "symmetric Jacobian",
+      claim="nemo-gpu-fastemit, paddle-gpu-fastemit, paddle-fastemit-default")
 def _(logits, targets, blank):
     """Label posteriors are scaled by 1 + lambda: wanted, but no gradient of this loss, nor of any other."""
     log_probs = log_softmax(logits)
@@ -215,7 +220,7 @@ def _(logits, targets, blank):
 
 
 @_bug("logits", "FastEmit, with the loss scaled", "after NeMo and warprnnt_numba",
-      "against the reference, one random case")
+      "against the reference, one random case", claim="nemo-cpu-cost, warprnnt-numba-cpu-cost")
 def _(logits, targets, blank):
     """The printed loss is multiplied by 1 + lambda, the gradient in its label terms only."""
     log_probs = log_softmax(logits)
@@ -223,7 +228,8 @@ def _(logits, targets, blank):
             rnnt.grad_logits(logits, targets, blank=blank, fastemit_lambda=0.5))
 
 
-@_bug("logits", "clamped", "after torchaudio's and NeMo's clamp", "sums to 0 over V")
+@_bug("logits", "clamped", "after torchaudio's and NeMo's clamp", "sums to 0 over V",
+      claim="torchaudio-clamp, nemo-gpu-clamp")
 def _(logits, targets, blank):
     """Entries beyond a bound are cut off."""
     gradient = rnnt.grad_logits(logits, targets, blank=blank)
@@ -231,15 +237,16 @@ def _(logits, targets, blank):
 
 
 @_bug("log_probs", "loss divided by T, gradient not", "after SpeechBrain (speechbrain#875)",
-      "finite differences, one random case")
+      "finite differences, one random case", claim="speechbrain-cost, speechbrain-asked-normalised")
 def _(log_probs, targets, blank):
     """A normaliser is applied to the loss only."""
     return (rnnt.loss(log_probs, targets, blank=blank) / len(log_probs),
             rnnt.grad_log_probs(log_probs, targets, blank=blank))
 
 
-@_bug("logits", "utterance dropped on a mismatch", "after 1ytic/warp-rnnt (core.cu and core_gather.cu at 66dfe05)",
-      "certain of the label, not of its frame, against the reference")
+@_bug("logits", "utterance dropped on a mismatch", "after 1ytic/warp-rnnt",
+      "certain of the label, not of its frame, against the reference",
+      claim="warp-rnnt-mismatch, warp-rnnt-mismatch-gather")
 def _(logits, targets, blank):
     """If log Z of alpha and of beta, in float32, differ by more than 1e-3 of the one nearer to 0, the gradient is set
     to 0 and the loss is minus their mean."""
@@ -252,7 +259,7 @@ def _(logits, targets, blank):
     return rnnt.loss(log_probs, targets, blank=blank), rnnt.grad_logits(logits, targets, blank=blank)
 
 
-@_bug("logits", "NaN swallowed", "after fast_rnnt", "a NaN is not swallowed")
+@_bug("logits", "NaN swallowed", "after fast_rnnt", "a NaN is not swallowed", claim="fast-rnnt-log-add")
 def _(logits, targets, blank):
     """A guard against NaN turns them into 0, and a broken model into a finite loss."""
     logits = np.nan_to_num(logits, nan=0.0, neginf=-np.inf)
@@ -262,7 +269,7 @@ def _(logits, targets, blank):
 # RNN-T: the batch, and what backward does.
 
 @_bug("logits", "utterances coupled by an average", "after k2's rnnt_loss_smoothed",
-      "ragged batch, each utterance as if alone", batch=True)
+      "ragged batch, each utterance as if alone", batch=True, claim="k2-unigram")
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """Log-probs are smoothed with an average over the batch, so each loss depends on the other utterances."""
     finite = np.where(np.isfinite(scores), scores, 0.0)
@@ -271,7 +278,7 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
 
 
 @_bug("logits", "padding of a reused buffer not cleared", "after what torchaudio's kernel guards against",
-      "ragged batch, each utterance as if alone", batch=True)
+      "ragged batch, each utterance as if alone", batch=True, claim="torchaudio-padding")
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """The gradient is written over a copy of the logits, and where there is nothing to write the logits remain."""
     losses, backward = right_for("rnnt", "logits")(scores, targets, logit_lengths, target_lengths, blank=blank)
@@ -282,7 +289,7 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
 
 
 @_bug("logits", "flat index that wraps around", "after torchaudio beyond 2^31 elements (pytorch/audio#3736); here 2^8",
-      "many labels, against the reference", batch=True)
+      "many labels, against the reference", batch=True, claim="torchaudio-overflow")
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """Element number 2^8 is taken for number 0: the array is longer than the type of its index can count."""
     reads = scores.ravel()[np.arange(scores.size) % 256].reshape(scores.shape)
@@ -290,7 +297,7 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
 
 
 @_bug("logits", "one thread a row, too few threads", "after warp-transducer's GPU code, for U > 1023; here U > 8",
-      "many labels, against the reference")
+      "many labels, against the reference", claim="warp-transducer-one-block")
 def _(logits, targets, blank):
     """Rows beyond the block are never computed: nothing flows through them, nor out of them."""
     U = min(len(targets), 8)
@@ -300,7 +307,7 @@ def _(logits, targets, blank):
 
 
 @_bug("log_probs", "lengths taken on trust", "after torchaudio, for T = 0 or a negative U",
-      "a length outside its axis is refused", batch=True)
+      "a length outside its axis is refused", batch=True, claim="torchaudio-lengths")
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """A length beyond its axis is cut, and a negative one counts from the end, as a slice does."""
     T, U = scores.shape[1], targets.shape[1]
@@ -309,7 +316,8 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     return right_for("rnnt", "log_probs")(scores, targets, frames, labels, blank=blank)
 
 
-@_bug("logits", "padding leaks", "after warprnnt_numba and fast_rnnt", "NaN in the padding", batch=True)
+@_bug("logits", "padding leaks", "after warprnnt_numba and fast_rnnt", "NaN in the padding", batch=True,
+      claim="warprnnt-numba-binding-softmax, fast-rnnt-normaliser")
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """The gradient in the padding is softmax times 0, which is not 0 if the padding holds a NaN."""
     losses, backward = right_for("rnnt", "logits")(scores, targets, logit_lengths, target_lengths, blank=blank)
@@ -324,7 +332,7 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
 
 
 @_bug("logits", "labels of the wrong row", "after warprnnt_numba, given targets wider than they need be",
-      "ragged batch, each utterance as if alone", batch=True)
+      "ragged batch, each utterance as if alone", batch=True, claim="warprnnt-numba-rows")
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """The flattened targets are read with another row length than they were written with."""
     width = int(target_lengths.max()) - 1
@@ -333,8 +341,8 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     return right_for("rnnt", "logits")(scores, shifted, logit_lengths, target_lengths, blank=blank)
 
 
-@_bug("logits", "saved gradient scaled in place", "after warp-transducer's PyTorch binding",
-      "second backward equals the first", batch=True)
+@_bug("logits", "saved gradient scaled in place", "after warp-transducer's binding",
+      "second backward equals the first", batch=True, claim="warp-transducer-in-place")
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """Backward multiplies what it saved by the upstream gradient: twice, if called twice."""
     losses, right = right_for("rnnt", "logits")(scores, targets, logit_lengths, target_lengths, blank=blank)
@@ -348,7 +356,8 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
 
 
 @_bug("logits", "returned gradient reused", "after fast_rnnt's return_grad, and k2's until k2#1106",
-      "a gradient stays what it was when backward runs again", batch=True)
+      "a gradient stays what it was when backward runs again", batch=True,
+      claim="fast-rnnt-in-place, k2-in-place-until")
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """Every call of backward writes into one buffer, and so into what earlier calls have returned."""
     losses, right = right_for("rnnt", "logits")(scores, targets, logit_lengths, target_lengths, blank=blank)
@@ -362,7 +371,7 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
 
 
 @_bug("logits", "clamped after the upstream gradient", "after NeMo's CPU path, which clamps what was divided by B",
-      "linear in the upstream gradient", batch=True)
+      "linear in the upstream gradient", batch=True, claim="nemo-cpu-clamp, nemo-mean")
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """The bound applies to the product, so whether it has an effect depends on the batch size."""
     losses, backward = right_for("rnnt", "logits")(scores, targets, logit_lengths, target_lengths, blank=blank)
@@ -370,7 +379,7 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
 
 
 @_bug("log_probs", "log of the upstream gradient", "after apex's transducer (apex#1683)",
-      "linear in the upstream gradient", batch=True)
+      "linear in the upstream gradient", batch=True, claim="apex-log-upstream, apex-asked-nan")
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """The upstream gradient joins the sum of logarithms, and must not be negative."""
     losses, backward = right_for("rnnt", "log_probs")(scores, targets, logit_lengths, target_lengths, blank=blank)
@@ -378,7 +387,7 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
 
 
 @_bug("logits", "logits overwritten", "after optimized_transducer", "arguments are left as they were",
-      batch=True)
+      batch=True, claim="optimized-transducer-overwrites")
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """The gradient is written where the logits were, and other code that reads the logits gets the gradient."""
     losses, backward = right_for("rnnt", "logits")(scores, targets, logit_lengths, target_lengths, blank=blank)

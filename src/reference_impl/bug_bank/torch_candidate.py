@@ -43,7 +43,8 @@ def torch_candidate(loss: str, variable: str, function: Callable, *, dtype=torch
 
     Examples
     --------
-    torch's own CTC loss behind log-softmax, and as a function of the log-probs that its documentation speaks of:
+    torch's own CTC loss behind log-softmax, and as a function of the log-probs that its documentation speaks of
+    :claim:`torch-ctc-documented`:
 
     >>> import numpy as np
     >>> from reference_impl.diagnosis import diagnose

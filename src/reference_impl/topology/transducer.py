@@ -61,7 +61,9 @@ def monotonic_rnnt_lattice(targets, num_frames, num_symbols, *, blank=0) -> Latt
 
 
 def constrained_rnnt_lattice(targets, num_frames, num_symbols, *, blank=0) -> Lattice:
-    """RNN-T with at most one label in a frame: k2's "constrained". After a label, the frame's blank has to follow.
+    """RNN-T with at most one label in a frame: after a label, the frame's blank has to follow.
+
+    In k2 this type is called "constrained" :claim:`k2-type-names, k2-constrained`.
 
     Parameters
     ----------

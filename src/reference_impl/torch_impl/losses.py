@@ -19,8 +19,8 @@ def ctc_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reducti
              inputs="logits", backend="auto", validate="auto", overwrite_logits=False):
     """CTC loss -log Z in nats, with autograd.
 
-    The positional order is that of ``torch.nn.functional.ctc_loss``, but this one is batch first, takes logits, and its
-    "mean" is the mean over the batch, never divided by target lengths.
+    The positional order is that of ``torch.nn.functional.ctc_loss`` :claim:`torch-ctc-signature`, but this one is batch
+    first, takes logits, and its "mean" is the mean over the batch, never divided by target lengths.
 
     Parameters
     ----------

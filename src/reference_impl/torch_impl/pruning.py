@@ -2,7 +2,7 @@
 
 The pruned loss itself is :func:`.variants.pruned_rnnt_loss`, and the loss of the scores here
 :func:`.variants.arc_rnnt_loss`. Definitions are those of k2 and fast_rnnt (Kuang et al. 2022), whose px and py are our
-label and blank scores.
+label and blank scores :claim:`k2-simple, k2-windows, fast-rnnt-windows`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def smoothed_scores(encodings, predictions, targets, *, blank=0, prediction_scal
     encodings, predictions, targets, blank
         As for :func:`simple_scores`; all entries finite.
     prediction_scale : float
-        Weight of the log-softmax of the predictions alone (k2's ``lm_only_scale``).
+        Weight of the log-softmax of the predictions alone (k2's ``lm_only_scale``) :claim:`k2-smoothed`.
     encoding_scale : float
         Weight of the log-softmax of the encodings plus the log of a unigram (``am_only_scale``): the mean of
         ``softmax(predictions)`` over the whole batch and all rows, padding included. So utterances of a batch are not
@@ -93,7 +93,9 @@ def smoothed_scores(encodings, predictions, targets, *, blank=0, prediction_scal
 
 
 def first_rows(blank_posteriors, label_posteriors, logit_lengths, target_lengths, num_rows, *, label_frames=0):
-    """The band of pruned RNN-T, by the rule of k2: in each frame the window where the simple loss is at home.
+    """The band of pruned RNN-T: in each frame the window where the simple loss is at home.
+
+    The rule is that of k2 :claim:`k2-windows, k2-band`.
 
     Parameters
     ----------
@@ -187,7 +189,7 @@ def losses_and_posteriors(blank_scores, label_scores, logit_lengths, target_leng
         With the graph that leads back to the scores. What is upstream of them changes no posterior.
     blank_posteriors : (B, T, U+1) tensor
     label_posteriors : (B, T, U) tensor
-        What k2 calls ``py_grad`` and ``px_grad``, with other indices. 0 where there is no alignment.
+        What k2 calls ``py_grad`` and ``px_grad``, with other indices :claim:`k2-gradient`. 0 where no alignment exists.
 
     Examples
     --------

@@ -18,7 +18,7 @@ __all__ = ["arc_rnnt_loss", "hat_log_probs", "monotonic_rnnt_loss", "multi_blank
 
 def arc_rnnt_loss(blank_scores, label_scores, logit_lengths, target_lengths, *, label_frames=0, reduction="mean",
                   zero_infinity=False, validate="auto"):
-    """-log Z in nats of scores that are given for arcs instead of symbols: k2's mutual information recursion, negated.
+    """-log Z in nats of scores that are given for arcs instead of symbols: a recursion that knows no vocabulary.
 
     Parameters
     ----------
@@ -30,12 +30,13 @@ def arc_rnnt_loss(blank_scores, label_scores, logit_lengths, target_lengths, *, 
     logit_lengths, target_lengths, reduction, zero_infinity, validate
         As for :func:`.losses.rnnt_loss`; so are what is returned and what is raised.
     label_frames : 0 or 1
-        Frames that a label advances: 0 as in RNN-T (k2's "regular"), 1 as in monotonic RNN-T ("modified").
+        Frames that a label advances: 0 as in RNN-T, 1 as in monotonic RNN-T.
 
     Notes
     -----
-    The gradient is minus the posterior of each arc. In k2 the two are ``py`` and ``px``, indexed [row][frame]; what its
-    ``return_grad`` returns is the posterior itself.
+    The gradient is minus the posterior of each arc. The recursion is k2's, negated: there the arrays are ``py`` and
+    ``px``, indexed [row][frame], ``return_grad`` returns the posteriors themselves, and the types are called "regular"
+    (0) and "modified" (1) :claim:`k2-alpha, k2-gradient, k2-type-names`.
 
     Examples
     --------
