@@ -202,6 +202,26 @@ def test_modules_hand_everything_on():
         assert torch.equal(*losses) and torch.equal(one, other) and one.any()
 
 
+@pytest.mark.parametrize("module", [torch_ctc, torchaudio_rnnt, numba_rnnt], ids=lambda each: each.__name__[-11:])
+def test_one_graph(module):
+    """The compiled losses return what the eager ones do."""
+    targets, lengths = torch.tensor([[1, 2], [1, 1]]), (torch.tensor([4, 3]), torch.tensor([2, 1]))
+    ctc = module is torch_ctc
+    logits = torch.randn(*((4, 2, 4) if ctc else (2, 4, 3, 4)), dtype=torch.float64, requires_grad=True)
+
+    def loss(logits):
+        if ctc:
+            return module.ctc_loss(logits.log_softmax(-1), targets, *lengths)
+        return module.rnnt_loss(logits, targets, *lengths, blank=0)
+
+    found = []
+    for function in (loss, torch.compile(loss, backend="aot_eager", fullgraph=True)):
+        value = function(logits)
+        found.append((value, *torch.autograd.grad(value.sum(), logits)))
+    for eager, compiled in zip(*found, strict=True):
+        torch.testing.assert_close(compiled, eager, rtol=0, atol=1e-12)
+
+
 # --- RNN-T, against what was recorded ---
 
 def inputs(case):

@@ -44,7 +44,7 @@ class RosettaDirective(SphinxDirective):
 
     def run(self):
         heads, rows = TABLES[self.arguments[0]]
-        lines = ["| " + " | ".join([*heads, ""]) + " |", "|" + "---|" * (len(heads) + 1)]
+        lines = ["| " + " | ".join([*heads, "check"]) + " |", "|" + "---|" * (len(heads) + 1)]
         lines += ["| " + " | ".join([*row.cells, f"{{rosetta-mark}}`{row.key}`"]) + " |" for row in rows]
         return self.parse_text_to_nodes("\n".join(lines))
 

@@ -69,6 +69,6 @@ VARIABLES = (
          r"$\alpha\,\beta$"), frames_from_0, frames_from_1),
     Row("alpha-k2",
         ("k2's `p[s][t]`", r"$\alpha_t(u)$, indices swapped, and one more column; $\log Z$ is its last entry",
-         "no $\\beta$", r"`p_grad`"), without_the_end, with_the_end,
+         "no $\\beta$", r"$\alpha\,\beta / Z$ is `p_grad`"), without_the_end, with_the_end,
         read_in("k2 k2/python/k2/rnnt_loss.py 137-157", "k2 k2/python/csrc/torch/mutual_information_cpu.cu 94-117")),
 )
