@@ -100,9 +100,10 @@ def make(folder: str) -> str:
     if (HERE / folder / NO_DEPENDENCIES).exists():
         # what is built from source is built against the packages of the first file
         steps.append([*pip, "--no-deps", "--no-build-isolation", "-r", HERE / folder / NO_DEPENDENCIES])
+    build = {name: value.format(common=HERE / "common") for name, value in about.get("build_variables", {}).items()}
     for step in steps:
         run = subprocess.run(step, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                             env={**os.environ, **about.get("build_variables", {})})
+                             env={**os.environ, **build})
         if run.returncode:
             return run.stdout[-6000:]
     (target / "requirements.digest").write_text(_digest(folder))

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 
+class CannotBeAsked(ValueError):
+    """The library's function has no argument for this; the adapter says so, the library was not called."""
+
+
 @dataclass
 class Batch:
     """A question of the protocol with a first axis for utterances. Nothing else is changed: padding stays as asked."""
