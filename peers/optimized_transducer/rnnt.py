@@ -1,7 +1,7 @@
 """optimized_transducer.transducer_loss, on packed scores. Arguments: the reduction, then logits or log_probs.
 
-Scores are packed: the (T, U+1, V) of the utterances, without padding, one after another, (sum of T (U+1), V). It computes
-in float32, and writes the gradient of logits over them.
+Scores are packed: the (T, U+1, V) of the utterances, without padding, one after another, (sum of T (U+1), V). It
+computes in float32, and writes the gradient of logits over them.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """paddle.nn.functional.rnnt_loss, which takes log-probs, says its documentation. Argument: none, or default.
 
-With "none" there is no reduction, and FastEmit's lambda is 0 unless asked. With "default" neither is said: the reduction
-is then the mean, and lambda 0.001.
+With "none" there is no reduction, and FastEmit's lambda is 0 unless asked. With "default" neither is said: the
+reduction is then the mean, and lambda 0.001.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""TensorFlow's three ways to a CTC loss. Argument: sparse or dense, the labels of tf.nn.ctc_loss; v1, that of version 1.
+"""TensorFlow's three ways to a CTC loss. Argument: sparse or dense, for the labels of tf.nn.ctc_loss, or v1.
 
 Version 1 takes sparse labels, and the blank is the last symbol.
 """
