@@ -139,8 +139,8 @@ lint: .venv/dev  ## check the style of code and notebooks, and that notebooks ho
 	$(PY) -m ruff check .
 	@find notebooks course -name '*.ipynb' -not -path '*/.ipynb_checkpoints/*' -exec $(PY) -m nbstripout --keep-id --verify {} +
 
-clean:  ## remove the site, caches and .venv
-	rm -rf .venv .venv-newest .venv-course _build .pytest_cache .ruff_cache .hypothesis src/*.egg-info
+clean:  ## remove the site, caches and environments
+	rm -rf .venv .venv-newest .venv-course .venv-peers _build .pytest_cache .ruff_cache .hypothesis src/*.egg-info
 
 .venv/reader: requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; \

@@ -1,0 +1,26 @@
+"""Keras' two ways to a CTC loss, on whatever backend: keras.ops.ctc_loss, and keras.losses.CTC with its defaults.
+
+keras.losses.CTC takes no lengths: every utterance has all frames, and as many labels as entries that are not 0, which
+is the blank.
+"""
+
+import keras
+from batches import CannotBeAsked
+
+
+def losses(way, asked, logits):
+    """Of shape (B,) by ``way`` "ops", a total by ``way`` "loss"."""
+    if way == "ops":
+        return keras.ops.ctc_loss(asked.targets.astype("int32"), logits, asked.target_lengths.astype("int32"),
+                                  asked.logit_lengths.astype("int32"), mask_index=asked.blank)
+    if asked.blank != 0:
+        raise CannotBeAsked("keras.losses.CTC knows no blank but 0")
+    return keras.losses.CTC()(asked.targets.astype("int32"), logits)
+
+
+def about(way):
+    """What the adapters say, but for what their backends can."""
+    return {"name": "keras.ops.ctc_loss" if way == "ops" else "keras.losses.CTC",
+            "version": f"{keras.__version__} on {keras.backend.backend()}", "kind": "ctc", "scores": "logits",
+            # the losses convert to keras.backend.floatx(), which is float32 unless it was set
+            "precisions": ["float32", "float64"] if way == "ops" else ["float32"]}

@@ -1,0 +1,158 @@
+"""Makes the environments in which other people's losses run, and says how to start each. It compares nothing.
+
+    python3 peers/environments.py              make what is missing, for every library
+    python3 peers/environments.py torch k2     for these only
+    python3 peers/environments.py --list       what there is, and what does not run here, with the reason
+
+Each folder beside this file that has a `peer.toml` is a library. Its environment is `.venv-peers/FOLDER`, made by pip
+from `requirements.txt` and, if there is one, `requirements-no-deps.txt`, whose packages are installed without what they
+ask for. An environment is made anew when these files change. `README.md` describes the files; `programs()` is what a
+checker calls.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+ENVIRONMENTS = ROOT / ".venv-peers"
+REQUIREMENTS, NO_DEPENDENCIES = "requirements.txt", "requirements-no-deps.txt"
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One loss of a library, called in one way: an entry of `peer.toml`."""
+
+    name: str
+    kind: str
+    library: str
+    adapter: Path
+    arguments: tuple[str, ...]
+    can: tuple[str, ...]
+    needs: str
+    variables: dict[str, str]
+
+    @property
+    def python(self) -> Path:
+        return ENVIRONMENTS / self.library / "bin" / "python"
+
+    @property
+    def command(self) -> list[str]:
+        return [str(self.python), str(self.adapter), *self.arguments]
+
+    @property
+    def missing(self) -> str:
+        """Why it cannot run here; empty if it can."""
+        if self.needs == "cuda" and not shutil.which("nvidia-smi"):
+            return "needs a CUDA device"
+        if not is_ready(self.library):
+            return f"there is no environment {self.python.parent.parent.relative_to(ROOT)}, or it is not up to date"
+        return ""
+
+
+def libraries() -> dict[str, dict]:
+    """What `peer.toml` says, by folder."""
+    return {file.parent.name: tomllib.loads(file.read_text()) for file in sorted(HERE.glob("*/peer.toml"))}
+
+
+def peers(only=()) -> list[Peer]:
+    """Every peer, whether it can run here or not."""
+    return [Peer(name=entry["name"], kind=entry["kind"], library=folder, adapter=HERE / folder / entry["adapter"],
+                 arguments=tuple(entry.get("arguments", ())), can=tuple(entry.get("can", ())),
+                 needs=entry.get("needs", ""), variables=about.get("variables", {}) | entry.get("variables", {}))
+            for folder, about in libraries().items() if not only or folder in only
+            for entry in about["peers"]]
+
+
+def programs(only=()):
+    """Yield (peer, command, environment variables) for every peer that can run here.
+
+    The variables are those of this process, with what the adapter needs besides.
+    """
+    for peer in peers(only):
+        if not peer.missing:
+            paths = os.pathsep.join([str(ROOT / "src"), str(HERE / "common")])
+            yield peer, peer.command, {**os.environ, "PYTHONPATH": paths, "PYTHONNOUSERSITE": "1", **peer.variables}
+
+
+def is_ready(folder: str) -> bool:
+    """Whether the environment of a library was made from its requirements as they are now."""
+    stamp = ENVIRONMENTS / folder / "requirements.digest"
+    return stamp.exists() and stamp.read_text() == _digest(folder)
+
+
+def make(folder: str) -> str:
+    """Make the environment of a library; return what pip said if it failed, else nothing."""
+    about, target = libraries()[folder], ENVIRONMENTS / folder
+    shutil.rmtree(target, ignore_errors=True)
+    python = target / "bin" / "python"
+    pip = [python, "-m", "pip", "--disable-pip-version-check", "--quiet", "install", "--no-input"]
+    steps = [[sys.executable, "-m", "venv", target], [*pip, "-r", HERE / folder / REQUIREMENTS]]
+    if (HERE / folder / NO_DEPENDENCIES).exists():
+        # what is built from source is built against the packages of the first file
+        steps.append([*pip, "--no-deps", "--no-build-isolation", "-r", HERE / folder / NO_DEPENDENCIES])
+    build = {name: value.format(common=HERE / "common") for name, value in about.get("build_variables", {}).items()}
+    for step in steps:
+        run = subprocess.run(step, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                             env={**os.environ, **build})
+        if run.returncode:
+            return run.stdout[-6000:]
+    (target / "requirements.digest").write_text(_digest(folder))
+    return ""
+
+
+def _digest(folder):
+    files = [HERE / folder / name for name in (REQUIREMENTS, NO_DEPENDENCIES)]
+    text = "".join(file.read_text() for file in files if file.exists())
+    return hashlib.sha256((sys.version + text).encode()).hexdigest()
+
+
+def _size(folder):
+    """Megabytes of an environment."""
+    files = (ENVIRONMENTS / folder).rglob("*")
+    return sum(file.stat().st_size for file in files if file.is_file() and not file.is_symlink()) // 1_000_000
+
+
+def _list():
+    for peer in peers():
+        print(f"{peer.name:44} {peer.kind:5} {peer.missing or 'ready'}")
+    print("\nWhat has no adapter:")
+    for entry in tomllib.loads((HERE / "not_here.toml").read_text())["left_out"]:
+        print(f"{entry['name']:44} {entry['kind']:5} {entry['reason']}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("libraries", nargs="*", metavar="LIBRARY", help="folders in peers/; all of them if left out")
+    parser.add_argument("--list", action="store_true", help="list the peers, and make nothing")
+    arguments = parser.parse_args()
+    if arguments.list:
+        return _list()
+    known = libraries()
+    if unknown := set(arguments.libraries) - set(known):
+        parser.error(f"{', '.join(sorted(unknown))}; expected some of {', '.join(known)}")
+    failed = []
+    for folder in arguments.libraries or known:
+        if is_ready(folder):
+            print(f"{folder}: there", flush=True)
+        elif said := make(folder):
+            print(f"{folder}: FAILED\n{said}", file=sys.stderr, flush=True)
+            failed.append(folder)
+        else:
+            print(f"{folder}: made, {_size(folder)} MB", flush=True)
+    if failed:
+        print(f"Without an environment: {', '.join(failed)}. What pip said is above.", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

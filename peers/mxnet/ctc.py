@@ -1,0 +1,39 @@
+"""MXNet's CTC losses. Argument: gluon or op.
+
+gluon.loss.CTCLoss takes logits as (B, T, V), and the blank is the last symbol. The operator that it calls, mx.nd.CTCLoss,
+takes (T, B, V) and the blank as the first or the last symbol.
+"""
+
+import sys
+
+import mxnet as mx
+from batches import CannotBeAsked, batch
+
+from reference_impl.conformance import answer
+
+way = sys.argv[1]
+
+
+def loss(inputs, precision):
+    asked = batch(inputs, precision)
+    last = asked.scores.shape[-1] - 1
+    if asked.blank not in ({last} if way == "gluon" else {0, last}):
+        raise CannotBeAsked("the blank is the last symbol" if way == "gluon" else "the blank is the first symbol or "
+                            "the last")
+    logits = mx.nd.array(asked.scores, dtype=precision)
+    # integers of the scores' type, as the operator asks for
+    targets, T, U = (mx.nd.array(array, dtype=precision)
+                     for array in (asked.targets, asked.logit_lengths, asked.target_lengths))
+    logits.attach_grad()
+    with mx.autograd.record():
+        if way == "gluon":
+            losses = mx.gluon.loss.CTCLoss(layout="NTC", label_layout="NT")(logits, targets, T, U)
+        else:
+            losses = mx.nd.CTCLoss(logits.swapaxes(0, 1), targets, T, U, use_data_lengths=True,
+                                   use_label_lengths=True, blank_label="last" if asked.blank else "first")
+    losses.backward(mx.nd.array(asked.upstream, dtype=precision))
+    return asked.answer(losses.asnumpy(), logits.grad.asnumpy(), scores_after=logits.asnumpy())
+
+
+answer(loss, name="mxnet.gluon.loss.CTCLoss" if way == "gluon" else "mxnet.nd.CTCLoss", version=mx.__version__,
+       kind="ctc", scores="logits", precisions=["float32"], can=["batch", "upstream", "inputs after"])
