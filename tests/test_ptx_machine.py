@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ptx_kernels import BODY, ORDERS, found, kernel, run, text, words
 
 from ptx_machine import SHARED_MEMORY, Buffer, LaunchError, Program, PTXError, launch
+from ptx_machine.memory import Limits
 
 POISON = 0xA5A5A5A5  # what is where nothing was written
 
@@ -137,6 +138,12 @@ def test_a_text_without_a_kernel_or_its_threads_is_refused():
         Program.parse(text("").replace(".param .u64 a", ".param .align 4 .b8 a[8]"))
     with pytest.raises(PTXError, match="does not end"):
         Program.parse(text("").replace("    ret;", "    @%p1 ret;"))
+
+
+def test_a_jump_to_where_the_program_has_ended_is_refused():
+    program = Program.parse(text("bra $end;").replace("    ret;\n", "    ret;\n$end:\n"))
+    with pytest.raises(PTXError, match=f"line {BODY}, `bra .end`: nothing is there"):
+        run(program)
 
 
 def test_a_program_without_an_instruction():
@@ -972,6 +979,12 @@ def test_shared_memory_of_several_arrays():
     assert (out == 2 | 36 << 8 | 48 << 16).all() and report.shared_bytes == 48 + 112
 
 
+def test_shared_memory_that_is_declared_among_the_instructions():
+    report = run(".shared .b32 own[32]; mov.b32 %r10, own; add.s32 %r10, %r10, %r3; st.shared.b32 [%r10], %r0;"
+                 "ld.shared.b32 %r11, [%r10]; st.global.b32 [%rd9], %r11;", out := np.zeros(32, np.uint32), shared=0)
+    assert not report.findings and (out == words()).all() and report.shared_bytes == 128
+
+
 def test_launches_that_a_device_refuses():
     simple = kernel("")
     for threads in (31, 33, 1056):
@@ -997,8 +1010,8 @@ def test_a_launch_without_end_is_given_up(order):
         run(once, order=order, budget=needed - 1)
 
 
-def test_what_stamps_cannot_count_is_refused():
-    """A moment of a warp, or an instruction, that would be taken for another one."""
+def test_what_stamps_cannot_count_is_refused(monkeypatch):
+    """A moment of a warp, an instruction or an epoch that would be taken for another one."""
     loop = "mov.b32 %r10, 0; $loop: bar.warp.sync -1; add.s32 %r10, %r10, 1; setp.lt.s32 %p1, %r10, {}; @%p1 bra $loop;"
     assert not run(loop.format(1022)).findings
     with pytest.raises(PTXError, match=f"line {BODY}, `bar.warp.sync -1`: 1023 of them between two barriers"):
@@ -1007,6 +1020,10 @@ def test_what_stamps_cannot_count_is_refused():
     long = kernel("mov.b32 %r10, 1;\n" * 2**16)
     with pytest.raises(LaunchError, match="the machine counts up to 65536"):
         run(long)
+    monkeypatch.setattr(Limits, "EPOCHS", 8)  # of each block its barriers, its beginning and its end
+    assert not run("bar.sync 0;", blocks=2).findings
+    with pytest.raises(LaunchError, match="by_hand has 8 barriers and blocks; expected less"):
+        run("bar.sync 0; bar.sync 0;", blocks=2)
 
 
 def test_addresses_in_shared_memory_wrap():
