@@ -4,8 +4,8 @@
 
 No GPU is needed or asked, and nothing is timed. Two utterances of each case are computed in several orders of warps and
 blocks, once with every approximate instruction off by what is allowed, and compared with the tensor operations, whose
-lattices are float64. Then each barrier and each wait is left out in turn. What a step of a sweep costs is the
-difference of two lengths.
+lattices are float64. Then each barrier and each wait is left out in turn. The cost of one step is the difference
+between sweeps of two lengths, divided by the steps between them.
 """
 
 import argparse
@@ -44,6 +44,7 @@ def step(kind, dtype, V, T, U, backend="triton", overwrite=False):
 
 
 def on_machine(case, overwrite=False, **options):
+    """Losses and gradient by the compiled kernels, and the machine, which has the options."""
     with kernels_on_machine(TritonLaunches(**options)) as machine:
         return *step(*case, overwrite=overwrite), machine
 
@@ -76,7 +77,10 @@ def missed(launch, index):
 
 
 def per_step(kind, dtype, U):
-    """What one more frame, or front, costs in each sweep, for one utterance of the longest target; by warp."""
+    """What one more frame, or front, costs in each sweep: the mean of the two utterances.
+
+    Instructions, barriers and shuffles are counted per warp; bytes, sectors and wavefronts per utterance.
+    """
     counted, frames = [], (U + 2, U + 6) if kind == "ctc" else (2, 6)
     for T in frames:
         *_, machine = on_machine((kind, dtype, U + 2 if kind == "ctc" else 4, T, U))
@@ -85,7 +89,8 @@ def per_step(kind, dtype, U):
         few, many = (each[name] for each in counted)
 
         def more(*opcodes, of="warps", few=few, many=many):
-            return (many.counts.total(*opcodes, of=of) - few.counts.total(*opcodes, of=of)) / (2 * 4)
+            difference = many.counts.total(*opcodes, of=of) - few.counts.total(*opcodes, of=of)
+            return difference / (2 * (frames[1] - frames[0]))  # of two utterances
         yield {"kernel": name, "dtype": dtype, "U": U, "warps": few.warps, "shared_bytes": few.shared_bytes,
                "instructions": more("") / few.warps, "barriers": more("bar.") / few.warps,
                "shuffles": more("shfl.") / few.warps, "bytes": more("ld.global", "st.global", "cp.async", of="bytes"),

@@ -210,21 +210,6 @@ def test_more_labels_than_shared_memory_holds():
     assert not machine.reports
 
 
-def test_where_triton_compiles():
-    """As it does on a computer with a GPU. Its kernels are other objects there, which the machine could not launch."""
-    script = """
-import sys; sys.path.insert(0, "tests")
-import torch
-from compiled_kernels import on_the_machine, step
-from reference_impl.torch_impl.triton_backend import INTERPRETED
-with on_the_machine() as machine:
-    losses, _ = step("rnnt", torch.zeros(1, 2, 2, 2), [[1]], [2], [1])
-print(losses.neg().exp().item(), len(machine.reports), INTERPRETED)"""
-    done = subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parents[1], capture_output=True,
-                          text=True, env={**os.environ, "TRITON_INTERPRET": "0"})
-    assert done.stdout == "0.25 4 False\n", done.stderr
-
-
 @pytest.mark.parametrize("U", [800, *(pytest.param(U, marks=slow) for U in (767, 768, 1023, 1024, 1300, 1535, 1800))])
 def test_a_power_of_two_of_warps(U):
     """CTC with 768 to 1023 labels asked for 3 warps, which Triton refuses."""
@@ -232,32 +217,6 @@ def test_a_power_of_two_of_warps(U):
     with on_the_machine(changed=nothing) as machine:
         step("ctc", scores, targets, [1], [0])
     assert {report.warps for report in machine.reports} <= {1, 2, 4, 8, 16, 32}
-
-
-def test_only_its_own_elements_of_a_view_exist():
-    """A kernel that touches what lies between them, before or behind is told so."""
-    storage = torch.arange(40, dtype=torch.int16)
-    view = storage[5:37].view(4, 8)[:, 1:6:2]
-    buffer = buffer_of("view", view)
-    assert np.flatnonzero(buffer.exists).tolist() == [byte for index in view.flatten().tolist()
-                                                      for byte in (2 * index, 2 * index + 1)]
-    assert buffer.offset == 12 and len(buffer.data) == 80
-    assert not buffer_of("nothing", view[:0]).exists.any()
-    assert buffer_of("one", storage[3].expand(5)).exists.nonzero()[0].tolist() == [6, 7]
-
-
-def test_empty_memory_is_not_written():
-    """What torch.empty gives, until somebody writes it; of what is written, only an accident looks like it."""
-    from ptx_machine.triton_launches import TritonLaunches
-
-    with TritonLaunches().replacing(triton_vocabulary):
-        empty = [torch.empty(5), torch.empty_like(torch.zeros(2, 3)), torch.zeros(1).new_empty(7, dtype=torch.float64)]
-        half = torch.empty(4)
-        half[1:3] = 0.5
-    assert all(not buffer_of("x", each).written.any() for each in empty)
-    assert np.flatnonzero(buffer_of("half", half).written).tolist() == list(range(4, 12))
-    assert buffer_of("zeros", torch.zeros(3)).written is True
-    assert "<locals>" not in torch.empty.__qualname__
 
 
 def test_strides_beyond_2_to_the_31():
@@ -284,3 +243,46 @@ def test_a_schedule_compiles_nothing_anew():
             step("rnnt", *arguments, **options)
         compiled.append(compiling._asked.cache_info().misses)
     assert compiled[0] == compiled[1]
+
+
+# launches on the machine
+
+def test_where_triton_compiles():
+    """As it does on a computer with a GPU. Its kernels are other objects there, which the machine could not launch."""
+    script = """
+import sys; sys.path.insert(0, "tests")
+import torch
+from compiled_kernels import on_the_machine, step
+from reference_impl.torch_impl.triton_backend import INTERPRETED
+with on_the_machine() as machine:
+    losses, _ = step("rnnt", torch.zeros(1, 2, 2, 2), [[1]], [2], [1])
+print(losses.neg().exp().item(), len(machine.reports), INTERPRETED)"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parents[1], capture_output=True,
+                          text=True, env={**os.environ, "TRITON_INTERPRET": "0"})
+    assert done.stdout == "0.25 4 False\n", done.stderr
+
+
+def test_only_its_own_elements_of_a_view_exist():
+    """A kernel that touches what lies between them, before them or after them is out of bounds."""
+    storage = torch.arange(40, dtype=torch.int16)
+    view = storage[5:37].view(4, 8)[:, 1:6:2]
+    buffer = buffer_of("view", view)
+    assert np.flatnonzero(buffer.exists).tolist() == [byte for index in view.flatten().tolist()
+                                                      for byte in (2 * index, 2 * index + 1)]
+    assert buffer.offset == 12 and len(buffer.data) == 80
+    assert not buffer_of("nothing", view[:0]).exists.any()
+    assert buffer_of("one", storage[3].expand(5)).exists.nonzero()[0].tolist() == [6, 7]
+
+
+def test_empty_memory_is_not_written():
+    """What torch.empty gives, until somebody writes it; of what is written, only an accident looks like it."""
+    from ptx_machine.triton_launches import TritonLaunches
+
+    with TritonLaunches().replacing(triton_vocabulary):
+        empty = [torch.empty(5), torch.empty_like(torch.zeros(2, 3)), torch.zeros(1).new_empty(7, dtype=torch.float64)]
+        half = torch.empty(4)
+        half[1:3] = 0.5
+    assert all(not buffer_of("x", each).written.any() for each in empty)
+    assert np.flatnonzero(buffer_of("half", half).written).tolist() == list(range(4, 12))
+    assert buffer_of("zeros", torch.zeros(3)).written is True
+    assert "<locals>" not in torch.empty.__qualname__

@@ -247,15 +247,14 @@ def special(kind):
     limits = np.finfo(FLOATS[kind])
     values = [0.0, limits.smallest_subnormal, 3 * limits.smallest_subnormal, limits.smallest_normal,
               limits.smallest_normal - limits.smallest_subnormal, limits.eps, 1.0, 1 + limits.eps, 1 - limits.epsneg,
-              1.5,
-              3.0, 1 / 3, 2.0**12 + 1, math.sqrt(float(limits.max)), limits.max / 2, limits.max, INF, NAN]
+              1.5, 3.0, 1 / 3, 2.0**12 + 1, math.sqrt(float(limits.max)), limits.max / 2, limits.max, INF, NAN]
     return np.array([sign * float(value) for value in values for sign in (1, -1)], FLOATS[kind])
 
 
 #: Bits of half numbers: zeros, subnormal ones, 1, the largest, infinities and NaN, of both signs, and some others.
-HALVES = {kind: np.unique(np.array([sign | bits for sign in (0, 0x8000) for bits in (0, 1, one, 2 * one, infinity - 1,
-                                                                                  infinity, infinity + 1, 0x7FFF)]
-                                   + list(range(77, 2**16, 1999)), np.uint16))
+HALVES = {kind: np.unique(np.array([*(sign | bits for sign in (0, 0x8000) for bits in (
+                                        0, 1, one, 2 * one, infinity - 1, infinity, infinity + 1, 0x7FFF)),
+                                    *range(77, 2**16, 1999)], np.uint16))
           for kind, one, infinity in (("f16", 0x3C00, 0x7C00), ("bf16", 0x3F80, 0x7F80))}
 
 
@@ -369,7 +368,7 @@ def test_fused_multiply_add(kind, data):
 
 @pytest.mark.parametrize("kind", FLOATS)
 def test_fused_multiply_add_at_the_edges(kind):
-    """All triples of a few special numbers, and ties between two neighbours that a second rounding would turn round."""
+    """All triples of a few special numbers, and ties that a second rounding would send to the other neighbour."""
     some = special(kind)[[0, 1, 2, 3, 6, 7, 12, 13, 17, 22, 27, 28, 30, 31, 32, 33, 34]]
     a, b, c = (each.ravel() for each in np.meshgrid(some, some, some))
     check(f"fma.rn.{kind}", plain(kind, product_and_sum), a, b, c, result=FLOATS[kind])
@@ -379,9 +378,9 @@ def test_fused_multiply_add_at_the_edges(kind):
     ties = [(1 + limits.eps, limits.eps / 2, 1), (1, limits.eps / 2, 1), (1, limits.eps / 2, 1 + limits.eps),
             (1 - limits.eps, limits.eps / 2, 1), (1 + unit, 1 + unit, -1), (1 + unit, 1 - unit, -1), (tiny, 0.5, 0),
             (tiny, 0.5, tiny), (tiny, 0.5, -tiny), (tiny, 1.5, 0), (-tiny, 0.25, 0), (-tiny, tiny, 0),
-            (-tiny, tiny, -0.0),
-            (tiny, tiny, -1), (limits.max, 2, -limits.max), (limits.max, 1, limits.max * limits.eps / 4),
-            (limits.max, -1, -limits.max * limits.eps / 4), (limits.max, 1 + limits.eps, -limits.max)]
+            (-tiny, tiny, -0.0), (tiny, tiny, -1), (limits.max, 2, -limits.max),
+            (limits.max, 1, limits.max * limits.eps / 4), (limits.max, -1, -limits.max * limits.eps / 4),
+            (limits.max, 1 + limits.eps, -limits.max)]
     a, b, c = (np.array(each, FLOATS[kind]) for each in zip(*ties, strict=True))
     check(f"fma.rn.{kind}", plain(kind, product_and_sum), a, b, c, result=FLOATS[kind])
 
@@ -483,10 +482,9 @@ def test_conversions_use_the_lower_bits_of_wider_registers():
 def test_integers_to_floats(of):
     rng = np.random.default_rng(1)
     limits = np.iinfo(INTEGERS[of])
+    near_powers = [wrapped(2**k + d, INTEGERS[of]) for k in (11, 24, 25, 53, 54, 63) for d in range(-3, 4)]
     x = np.concatenate([edges(INTEGERS[of]), rng.integers(limits.min, limits.max, 50, INTEGERS[of], endpoint=True),
-                        np.array([wrapped(2**k + d, INTEGERS[of]) for k in (11, 24, 25, 53, 54, 63) for d in range(-3,
-                                                                                                                   4)],
-                                 INTEGERS[of])])
+                        np.array(near_powers, INTEGERS[of])])
     for to, dtype in {"f16": np.float16, **FLOATS}.items():
         check(f"cvt.rn.{to}.{of}", lambda n, to=to: nearest(Fraction(n), to), x, result=dtype)
 
@@ -527,8 +525,7 @@ def numbers_between(kind):
     exponents = np.array([-largest - digits, -largest - digits + 1, -largest - 3, 1 - largest, -1, 0, 3, largest - 1,
                           largest])
     mantissas = np.array([1, 1 + 2.0**-digits, 1 + 2.0 ** (1 - digits), 1 + 3 * 2.0**-digits, 1.5,
-                          2 - 2.0 ** (1 - digits),
-                          2 - 2.0**-digits, 2 - 2.0**-digits - 2.0 ** (-digits - 3),
+                          2 - 2.0 ** (1 - digits), 2 - 2.0**-digits, 2 - 2.0**-digits - 2.0 ** (-digits - 3),
                           1 + 2.0**-digits + 2.0 ** (-digits - 3)])
     x = np.ldexp(mantissas[:, None], exponents).ravel()
     return np.concatenate([x, -x, [0.0, -0.0, INF, -INF, NAN]])
@@ -667,8 +664,7 @@ def test_what_blur_leaves_alone():
     for seed in range(20):
         x = np.array([0.0, -0.0, -INF, -1000.0, INF, 129.0, NAN], np.float32)
         check("ex2.approx.f32", lambda v: NAN if v != v else 1.0 if v == 0 else INF if v > 0 else 0.0, x,
-              result=np.float32,
-              blur=seed)
+              result=np.float32, blur=seed)
         a, b = np.array([0, -0.0, 1, -1, INF, 0, NAN], np.float32), np.array([3, 3, 0, 0, -2, 0, 1], np.float32)
         check("div.full.f32", lambda a, b: float(np.float64(a) / np.float64(b)), a, b, result=np.float32, blur=seed)
         edge = computed("div.full.f32", np.array([np.finfo(np.float32).max, 2.0**-149, -(2.0**-149)], np.float32),

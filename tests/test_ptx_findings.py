@@ -252,7 +252,7 @@ def buffer(size, name="a", **options):
 
 def test_out_of_bounds():
     """Where the first byte lies that is nobody's, for whom, and how many lanes did the same."""
-    past, some = "1 bytes past the end of {}".format, buffer(128)
+    past, some = "1 byte past the end of {}".format, buffer(128)
     for body, buffers, where, thread, count in [
             ("ld.global.b32 %r10, [%rd9];", [buffer(120)], past("a"), 30, 2),
             ("ld.global.b32 %r10, [%rd9];", [buffer(123)], past("a") + ", for 4 bytes at byte 120 of a", 30, 2),
@@ -277,7 +277,7 @@ def test_bytes_between_buffers_belong_to_nobody():
     for size, alignment in ((256, 0), (4, 252), (1000, 20)):
         found_there = outside(f"ld.global.b32 %r10, [%rd0+{size}]; ld.global.b32 %r10, [%rd1+-4];",
                               buffer(size, alignment=alignment), buffer(64, "b", alignment=4))
-        assert [each[:3] for each in found_there] == [("out of bounds", "ld", "1 bytes past the end of a"),
+        assert [each[:3] for each in found_there] == [("out of bounds", "ld", "1 byte past the end of a"),
                                                       ("out of bounds", "ld", "4 bytes before b")]
 
 
@@ -287,14 +287,13 @@ def test_a_view_with_gaps():
     view = buffer(512, exists=exists)
     for inside in ("st.global.b64 [%rd10], -1;", "ld.global.b32 %r10, [%rd10+4];", "ld.global.u8 %r10, [%rd10+7];"):
         assert outside(ROWS + inside, view) == []
-    assert outside(ROWS + "ld.global.u8 %r10, [%rd10+8];",
-                   view) == [("out of bounds", "ld", "byte 8 of a", (0,), 32)]
+    assert outside(ROWS + "ld.global.u8 %r10, [%rd10+8];", view) == [("out of bounds", "ld", "byte 8 of a", (0,), 32)]
     assert outside(ROWS + "ld.global.v4.b32 {%r10, %r11, %r12, %r13}, [%rd10];", view) == [
         ("out of bounds", "ld", "byte 8 of a, for 16 bytes at byte 0 of a", (0,), 32)]
     uneven = buffer(512, exists=np.arange(512) % 16 < 7)
     assert outside(ROWS + "ld.global.b32 %r10, [%rd10];", uneven) == []
-    assert outside(ROWS + "ld.global.b32 %r10, [%rd10+4];",
-                   uneven)[0][2] == "byte 7 of a, for 4 bytes at byte 4 of a"
+    (finding,) = outside(ROWS + "ld.global.b32 %r10, [%rd10+4];", uneven)
+    assert finding[2] == "byte 7 of a, for 4 bytes at byte 4 of a"
 
 
 def test_shared_arrays_end_where_they_say():
@@ -303,16 +302,16 @@ def test_shared_arrays_end_where_they_say():
         ".visible", ".shared .align 16 .b8 one[12]; .shared .align 16 .b8 two[4];\n.visible")
     report = run(Program.parse(source))
     (finding,) = report.findings.values()
-    assert (finding.kind, finding.where) == ("out of bounds", "1 bytes past the end of one")
+    assert (finding.kind, finding.where) == ("out of bounds", "1 byte past the end of one")
 
 
 def test_copies_out_of_bounds():
     """From where nothing is, and to where nothing is; the good ones arrive, and the others change nothing."""
     wait = "cp.async.commit_group; cp.async.wait_group 0;"
     assert outside("cp.async.ca.shared.global [%r4], [%rd9+4], 4;" + wait, buffer(128)) == [
-        ("out of bounds", "cp", "1 bytes past the end of a", (31,), 1)]
+        ("out of bounds", "cp", "1 byte past the end of a", (31,), 1)]
     assert outside("cp.async.ca.shared.global [%r4+132], [%rd9], 4;" + wait, buffer(128)) == [
-        ("out of bounds", "cp", "1 bytes past the end of shared_array", (31,), 1)]
+        ("out of bounds", "cp", "1 byte past the end of shared_array", (31,), 1)]
     assert outside("cp.async.ca.shared.global [%r4+-8], [%rd9], 4;" + wait + """
         setp.gt.s32 %p1, %r0, 1; @%p1 ld.shared.b32 %r10, [%r4+-8]; ld.shared.b32 %r11, [%r4+124];""", buffer(128)) == [
         ("out of bounds", "cp", "8 bytes before shared_array", (0,), 2),
@@ -342,8 +341,6 @@ def test_misaligned():
         "misaligned", "ld", "4 bytes at byte 2 of a", (0,), 32)
 
 
-# values that nobody has written
-
 def test_shared_arrays_are_aligned_as_they_say_and_no_better():
     """An address is a multiple of the alignment that was asked for; that it is one of more would be an accident."""
     for declared, fits in ((".align 4 .b8 x[16]", 4), (".b8 x[16]", 1), (".align 8 .b8 x[16]", 8), (".b32 x[4]", 4)):
@@ -354,23 +351,24 @@ def test_shared_arrays_are_aligned_as_they_say_and_no_better():
             assert ({each.kind for each in report.findings.values()} - {"race"} == set()) == (size <= fits), declared
 
 
+# values that nobody has written
+
 def test_read_before_written():
     none = "read before written"
     assert outside("ld.shared.b32 %r10, [%r4];") == [(none, "ld", "byte 0 of shared_array", (0,), 32)]
     assert outside("st.shared.b32 [%r4], 1; ld.shared.b32 %r10, [%r4];") == []
     assert outside("shl.b32 %r10, %r3, 1; add.s32 %r10, %r10, %r2; st.shared.b32 [%r10], 1;"
-                   "ld.shared.b64 %rd10, [%r10];") == [
-        (none, "ld", "byte 4 of shared_array", (0,), 32)]
+                   "ld.shared.b64 %rd10, [%r10];") == [(none, "ld", "byte 4 of shared_array", (0,), 32)]
     assert outside("st.shared.u8 [%r4], 1; ld.shared.u16 %r10, [%r4];")[0][:3] == (none, "ld", "byte 1 of shared_array")
     assert outside("ld.global.b32 %r10, [%rd9];", buffer(128, written=False)) == [(none, "ld", "byte 0 of a", (0,), 32)]
     assert outside("st.global.b32 [%rd9], 1; ld.global.b32 %r10, [%rd9];", buffer(128, written=False)) == []
     assert outside(BEGIN + "cp.async.wait_group 0;", buffer(128, written=False)) == [
         (none, "cp", "byte 0 of a", (0,), 32)]
-    assert outside("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r10}, [%r2];")[0][:3] == (none, "ldmatrix",
-                                                                                        "byte 0 of shared_array")
+    matrix = outside("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r10}, [%r2];")
+    assert matrix[0][:3] == (none, "ldmatrix", "byte 0 of shared_array")
+    # when a block begins, its shared memory holds nothing, in whatever order the blocks run
     assert kinds("setp.ne.s32 %p1, %r1, 0; @%p1 st.shared.b32 [%r4], 1; @!%p1 ld.shared.b32 %r10, [%r4];",
-                 blocks=2) == {
-        none}  # shared memory is anything when a block begins, in whatever order they run
+                 blocks=2) == {none}
 
 
 # asynchronous copies
@@ -514,8 +512,8 @@ def test_the_launch_goes_on_after_a_barrier_that_was_not_reached():
     out = words(64)
     report = run(kernel("setp.ne.s32 %p1, %r0, 40; @%p1 bar.sync 0; st.global.b32 [%rd9], 5;"
                         "ld.shared.b32 %r10, [%r2];", 64), out)
-    assert (out == 5).all() and {each.kind for each in report.findings.values()} == {"barrier not reached",
-                                                                                   "read before written"}
+    assert (out == 5).all()
+    assert {each.kind for each in report.findings.values()} == {"barrier not reached", "read before written"}
 
 
 # what is left out of a right kernel

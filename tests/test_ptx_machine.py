@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ptx_kernels import BODY, ORDERS, found, kernel, run, text, words
 
 from ptx_machine import SHARED_MEMORY, Buffer, LaunchError, Program, PTXError, launch
+from ptx_machine.memory import Limits
 
 POISON = 0xA5A5A5A5  # what is where nothing was written
 
@@ -139,6 +140,12 @@ def test_a_text_without_a_kernel_or_its_threads_is_refused():
         Program.parse(text("").replace("    ret;", "    @%p1 ret;"))
 
 
+def test_a_jump_to_where_the_program_has_ended_is_refused():
+    program = Program.parse(text("bra $end;").replace("    ret;\n", "    ret;\n$end:\n"))
+    with pytest.raises(PTXError, match=f"line {BODY}, `bra .end`: nothing is there"):
+        run(program)
+
+
 def test_a_program_without_an_instruction():
     """Its place stays, so that other indices and labels hold; it counts, and does nothing."""
     program, out = kernel("mov.b32 %r10, 1; mov.b32 %r10, 2; st.global.b32 [%rd9], %r10;"), words()
@@ -233,9 +240,9 @@ def test_registers_begin_with_a_pattern_that_nobody_expects():
 
 def test_registers_are_packed_and_taken_apart():
     """The first part is the lower one; `_` takes none."""
-    assert (stored("mov.b32 %r11, 0x11223344; mov.b32 %r12, 0x55667788; mov.b64 %rd11, {%r11, %r12};", "%rd11",
-                   np.uint64)
-            == 0x5566778811223344).all()
+    packed = stored("mov.b32 %r11, 0x11223344; mov.b32 %r12, 0x55667788; mov.b64 %rd11, {%r11, %r12};", "%rd11",
+                    np.uint64)
+    assert (packed == 0x5566778811223344).all()
     assert (stored("mov.b32 %r11, 0x11223344; mov.b32 {%rs11, %rs12}, %r11; cvt.u32.u16 %r10, %rs12;") == 0x1122).all()
     assert (stored("mov.b32 %r10, 7; mov.b64 {_, %r10}, 0x5566778811223344;") == 0x55667788).all()
     assert (stored("mov.b16 %rs11, 0x1122; mov.b32 %r10, {%rs11, %rs11};") == 0x11221122).all()
@@ -286,8 +293,7 @@ def test_loads_into_wider_registers():
             assert (out == source.view(dtype)).all()
     out = np.zeros(32, np.uint8)
     run("cvt.u64.u32 %rd11, %r0; add.s64 %rd11, %rd11, %rd0; mad.lo.s32 %r10, %r0, 257, 77777;"
-        "st.global.u8 [%rd11], %r10;",
-        out)
+        "st.global.u8 [%rd11], %r10;", out)
     assert (out == (np.arange(32) * 257 + 77777) % 256).all()
 
 
@@ -485,8 +491,7 @@ def test_whole_warps_may_leave_out_what_whole_warps_do(order):
     assert not report.findings, report.describe()
     lane = np.arange(32)
     assert (out[:, :32] == lane).all()
-    assert (out[0, 32:] == (lane ^ 1) + 32).all() and (out[1, 32:] == 63).all() and (out[2,
-                                                                                         32:] == lane // 4 + 32).all()
+    assert (out[:, 32:] == [(lane ^ 1) + 32, np.full(32, 63), lane // 4 + 32]).all()
 
 
 @pytest.mark.parametrize("statement, message", {
@@ -619,8 +624,8 @@ def test_each_lane_has_its_own_groups(order):
         st.global.b32 [%rd9], %r20;
         cp.async.wait_group 0;""", 64), out, source, order=order)
     assert (out == np.where(source < 40, POISON, source)).all()
-    assert {each.kind: each.count for each in report.findings.values()} == {"read before written": 40,
-                                                                            "not waited for": 40}
+    counts = {each.kind: each.count for each in report.findings.values()}
+    assert counts == {"read before written": 40, "not waited for": 40}
 
 
 def test_copies_end_with_their_block():
@@ -635,8 +640,8 @@ def test_copies_end_with_their_block():
         ld.shared.b32 %r20, [%r11];
         st.global.b32 [%rd9], %r20;""", out := words(), words(), blocks=2)
     (finding,) = report.findings.values()
-    assert (finding.kind, finding.where, finding.count) == ("not waited for", "still under way where its block ends",
-                                                            32)
+    assert finding.kind == "not waited for"
+    assert (finding.where, finding.count) == ("still under way where its block ends", 32)
     assert (out == 7).all()
 
 
@@ -765,8 +770,8 @@ def test_a_uniform_jump_must_be_one():
     jump = "setp.lt.s32 %p1, %r0, {}; @%p1 bra.uni $end;\n$end:".format
     for order in ORDERS:
         assert not run(kernel(jump(32), 96), order=order).findings
-        with pytest.raises(PTXError,
-                           match=f"line {BODY}, `@%p1 bra.uni .end`: some lanes of a warp jump and others do not"):
+        message = f"line {BODY}, `@%p1 bra.uni .end`: some lanes of a warp jump and others do not"
+        with pytest.raises(PTXError, match=message):
             run(kernel(jump(33), 96), order=order)
 
 
@@ -811,8 +816,7 @@ def test_orders_differ_and_are_the_same_for_the_same_seed():
     def last(order):
         out = np.zeros(2, np.uint32)
         run(kernel("shr.u32 %r10, %r0, 5; st.global.b32 [%rd0], %r10; st.global.b32 [%rd0+4], %r1;", 128), out,
-            blocks=4,
-            order=order)
+            blocks=4, order=order)
         return out.tolist()
     assert last(None) == [3, 3]
     assert {tuple(last(seed)) for seed in range(40)} == {(warp, block) for warp in range(4) for block in range(4)}
@@ -826,10 +830,9 @@ def test_blocks_in_three_directions():
             mov.u32 %r10, %ctaid.x; mov.u32 %r11, %ctaid.y; mov.u32 %r12, %ctaid.z;
             mad.lo.s32 %r13, %r12, 3, %r11; mad.lo.s32 %r13, %r13, 4, %r10; mad.lo.s32 %r13, %r13, 32, %r0;
             mul.wide.u32 %rd10, %r13, 4; add.s64 %rd10, %rd10, %rd0;
-            st.global.b32 [%rd10], %r13;"""), (4, 3, 2), [out, 0, 0],
-            order=order)
+            st.global.b32 [%rd10], %r13;"""), (4, 3, 2), [out, 0, 0], order=order)
         assert report.blocks == 24 and report.warps == 1 and (out.ravel() == np.arange(768)).all()
-    assert report.describe() == "by_hand: nothing found in 24 blocks of 1 warps"
+    assert report.describe() == "by_hand: nothing found in 24 blocks of 1 warp"
 
 
 def test_registers_of_a_lane():
@@ -923,8 +926,7 @@ def test_executions_are_counted_by_warps():
             setp.gt.s32 %p1, %r10, 0; @%p1 bra $loop;
             setp.lt.s32 %p2, %r0, 0;
             @%p2 mul.lo.s32 %r10, %r10, %r10;""", 64), order=order)
-        assert (report.counts.total("sub"), report.counts.total("mul"), report.counts.total("bra")) == (31 + 63, 2,
-                                                                                                        31 + 63)
+        assert [report.counts.total(name) for name in ("sub", "mul", "bra")] == [31 + 63, 2, 31 + 63]
 
 
 # launches
@@ -942,9 +944,8 @@ def test_buffers():
         assert not report.findings and (out == data[8:] + 1000).all() and (pointers % 256 == 12).all()
     for offset, kinds in ((128, set()), (64, {"race"})):  # one array as two arguments: disjoint parts of it, or not
         both = np.arange(80, dtype=np.uint32)
-        report = launch(kernel(body), (1,),
-                        [Buffer("in", both.view(np.uint8)), Buffer("out", both.view(np.uint8), offset),
-                                             pointers])
+        report = launch(kernel(body), (1,), [Buffer("in", both.view(np.uint8)),
+                                             Buffer("out", both.view(np.uint8), offset), pointers])
         assert (both[offset // 4:][:32] == np.arange(32) + 1000).all()
         assert {each.kind for each in report.findings.values()} == kinds
     with pytest.raises(LaunchError, match="b and a share a part of their memory"):
@@ -978,6 +979,12 @@ def test_shared_memory_of_several_arrays():
     assert (out == 2 | 36 << 8 | 48 << 16).all() and report.shared_bytes == 48 + 112
 
 
+def test_shared_memory_that_is_declared_among_the_instructions():
+    report = run(".shared .b32 own[32]; mov.b32 %r10, own; add.s32 %r10, %r10, %r3; st.shared.b32 [%r10], %r0;"
+                 "ld.shared.b32 %r11, [%r10]; st.global.b32 [%rd9], %r11;", out := np.zeros(32, np.uint32), shared=0)
+    assert not report.findings and (out == words()).all() and report.shared_bytes == 128
+
+
 def test_launches_that_a_device_refuses():
     simple = kernel("")
     for threads in (31, 33, 1056):
@@ -1003,8 +1010,8 @@ def test_a_launch_without_end_is_given_up(order):
         run(once, order=order, budget=needed - 1)
 
 
-def test_what_stamps_cannot_count_is_refused():
-    """A moment of a warp, or an instruction, that would be taken for another one."""
+def test_what_stamps_cannot_count_is_refused(monkeypatch):
+    """A moment of a warp, an instruction or an epoch that would be taken for another one."""
     loop = "mov.b32 %r10, 0; $loop: bar.warp.sync -1; add.s32 %r10, %r10, 1; setp.lt.s32 %p1, %r10, {}; @%p1 bra $loop;"
     assert not run(loop.format(1022)).findings
     with pytest.raises(PTXError, match=f"line {BODY}, `bar.warp.sync -1`: 1023 of them between two barriers"):
@@ -1013,6 +1020,10 @@ def test_what_stamps_cannot_count_is_refused():
     long = kernel("mov.b32 %r10, 1;\n" * 2**16)
     with pytest.raises(LaunchError, match="the machine counts up to 65536"):
         run(long)
+    monkeypatch.setattr(Limits, "EPOCHS", 8)  # of each block its barriers, its beginning and its end
+    assert not run("bar.sync 0;", blocks=2).findings
+    with pytest.raises(LaunchError, match="by_hand has 8 barriers and blocks; expected less"):
+        run("bar.sync 0; bar.sync 0;", blocks=2)
 
 
 def test_addresses_in_shared_memory_wrap():
@@ -1051,7 +1062,7 @@ BAD_BUFFERS = {
 
 
 @pytest.mark.parametrize("message", BAD_BUFFERS)
-def test_buffers_that_are_none(message):
+def test_invalid_buffers(message):
     with pytest.raises(LaunchError, match=re.escape(message)):
         Buffer("x", **BAD_BUFFERS[message])
 
@@ -1064,7 +1075,7 @@ def test_a_buffer_of_which_some_bytes_are_written():
     assert finding.kind == "read before written" and finding.where == "byte 4 of x" and finding.threads == (1,)
 
 
-def test_arguments_that_are_none():
+def test_invalid_arguments():
     simple, number = kernel(""), kernel("", parameters=("f64",))
     for grid in (1, (2.0,), None, lambda meta: (1,), ()):
         with pytest.raises(LaunchError, match="expected a tuple of one to three numbers of blocks"):

@@ -81,7 +81,7 @@ def main():
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--planted", choices=PLANTED)
     options = parser.parse_args()
-    from gpu_stages import machine  # not where a child process compiles what is planted
+    from gpu_stages import machine  # here, because the process that compiles a planted kernel imports this file alone
 
     stand_in = machine.installed()
     for number, case in enumerate(CASES):

@@ -1,4 +1,4 @@
-"""CUDA replaced by ptx_machine: the kernels as they are compiled for a GPU, executed on the CPU, one fault a line.
+"""CUDA replaced by ptx_machine: the kernels, compiled for a GPU, are executed on the CPU.
 
 Faults are printed as compute-sanitizer prints them, so that a stage reads both alike.
 """
@@ -16,7 +16,7 @@ ENVIRONMENT = {"GPU_STAGES_ON": "ptx_machine", "TRITON_INTERPRET": "1", "CUDA_VI
 
 
 def installed():
-    """Puts the machine in place of the GPU of this process, if the environment asks for it; else None.
+    """Puts the machine in place of the GPU until this process ends, if the environment asks for it; else None.
 
     Warps and blocks take turns in random order.
     """

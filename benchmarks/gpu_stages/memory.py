@@ -1,6 +1,6 @@
 """Stage 2: compute-sanitizer on launches of all eight kernels: memory, races, barriers, reads of what nobody wrote.
 
-In a rehearsal on ptx_machine that machine is the tool.
+In a rehearsal on ptx_machine, the machine itself takes the place of the tool.
 
 A tool says something only if it saw every launch, and found the error that was planted after them.
 """
@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from . import machine, sanitizer
+from . import sanitizer
 from .launches import CASES, PLANTED
 from .record import ROOT, NotThere, Record, about
 
@@ -40,7 +40,7 @@ def run(where, folder, options):
     # the first one shows that the launches end, and compiles the kernels for the others
     parts = {"no tool": lambda: checked("no tool", [], where, record.left()),
              **{tool: lambda tool=tool: by(tool) for tool in sanitizer.TOOLS}}
-    if where.environment == machine.ENVIRONMENT:
+    if where.name == "ptx_machine":
         parts = {"ptx_machine": lambda: checked("ptx_machine", [], where, record.left())}
     record.run(parts, options.only)
     record.result["left_out"] += [row["tool"] for row in rows if row.get("time was up")]

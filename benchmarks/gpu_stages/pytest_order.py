@@ -72,7 +72,7 @@ def pytest_runtest_protocol(item, nextitem):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
-    """On ptx_machine a test fails, too, if a kernel did what it may not do, also in a fixture before it."""
+    """On ptx_machine a test also fails if a kernel did what no kernel may do, in the test or in its fixtures."""
     try:
         result = yield
     except Exception as error:
@@ -85,7 +85,7 @@ def pytest_runtest_call(item):
 
 
 def _faults():
-    """What the machine saw since it was asked last."""
+    """The faults that the machine has seen since the last call."""
     reports = _MACHINE.reports[:] if _MACHINE else []
     if _MACHINE:
         _MACHINE.reports.clear()

@@ -1,8 +1,8 @@
 """What the instructions mean that compute registers from registers, lane by lane, in NumPy.
 
 Each opcode becomes an :class:`Operation`: the types of its sources, the type of its result, and a function of arrays.
-Approximate instructions are computed as well as their type can hold them, and say how far a GPU may be off. A NaN of
-float32 arithmetic has the bits that PTX names, and of bfloat16; other ones have those of the CPU.
+Approximate instructions are computed as well as their type can hold them, and say how far a GPU may be off. A NaN that
+comes out of float32 arithmetic, or of rounding to bfloat16, has the bits that PTX names; any other has the CPU's.
 """
 
 from __future__ import annotations

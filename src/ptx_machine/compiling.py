@@ -28,7 +28,17 @@ class CompileError(ValueError):
 
 @dataclass(frozen=True)
 class Compiled:
-    """A kernel that was compiled: its program, and what a launch has to know of it."""
+    """A kernel that was compiled.
+
+    Parameters
+    ----------
+    program : Program
+        The machine's, read from the PTX.
+    ptx : str
+        Triton's.
+    shared_bytes : int
+        Shared memory that a launch has to ask for, for each block.
+    """
 
     program: Program
     ptx: str
@@ -36,6 +46,7 @@ class Compiled:
 
 
 def has_triton():
+    """Whether Triton is installed, found without importing it."""
     return importlib.util.find_spec("triton") is not None
 
 
@@ -58,6 +69,11 @@ def specialised(names, arguments, options):
     -------
     (dict, list)
         For :func:`compiled`, but for kernel and target; and the arguments that are left for the launch.
+
+    Raises
+    ------
+    ValueError
+        If a parameter has no argument, or a tensor a type that PTX has no pointer to.
     """
     given = dict(zip(names, arguments, strict=False)) | {name: options[name] for name in names if name in options}
     for name in names:
@@ -67,7 +83,10 @@ def specialised(names, arguments, options):
     for i, name in enumerate(names):
         value = given[name]
         if hasattr(value, "data_ptr"):
-            signature[name], multiple = "*" + _TYPES[str(value.dtype).rpartition(".")[2]], value.data_ptr() % 16 == 0
+            dtype = str(value.dtype).rpartition(".")[2]
+            if dtype not in _TYPES:
+                raise ValueError(f"{name} has dtype {dtype}; expected one of {', '.join(_TYPES)}")
+            signature[name], multiple = "*" + _TYPES[dtype], value.data_ptr() % 16 == 0
         elif isinstance(value, int) and not isinstance(value, bool) and value != 1 and i < len(arguments):
             signature[name], multiple = "i32" if -2**31 <= value < 2**31 else "i64", value % 16 == 0
         elif isinstance(value, float) and i < len(arguments):
@@ -102,10 +121,14 @@ def compiled(kernel, specification, capability=90):
     capability : int
         Of the GPU, as 90 for sm_90.
 
+    Returns
+    -------
+    Compiled
+
     Raises
     ------
     CompileError
-        With Triton's own words.
+        With Triton's own words; or if the process that compiles has ended. The next call starts another one.
     """
     file, name = kernel if isinstance(kernel, tuple) else (inspect.getsourcefile(kernel.fn), kernel.fn.__name__)
     return _asked(json.dumps({"file": str(file), "kernel": name, "capability": capability, **specification}))
@@ -113,12 +136,18 @@ def compiled(kernel, specification, capability=90):
 
 @functools.cache
 def _asked(question):
-    child = _child()
-    child.stdin.write(question + "\n")
-    child.stdin.flush()
-    line = child.stdout.readline()
+    child, line = _child(), ""
+    try:
+        child.stdin.write(question + "\n")
+        child.stdin.flush()
+        line = child.stdout.readline()
+    except BrokenPipeError:  # it has ended before
+        pass
+    finally:
+        if not line:  # an answer that comes after an interrupt must not become that of the next question
+            _child.cache_clear()
+            child.kill()
     if not line:
-        _child.cache_clear()
         raise CompileError("the process that compiles has ended")
     answer = json.loads(line)
     if "error" in answer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["KINDS", "Finding", "Findings"]
+__all__ = ["KINDS", "Finding", "Findings", "counted"]
 
 #: What each kind of fault means, by its name. There are ``out of bounds``, ``misaligned``, ``read before written``,
 #: ``race``, ``race of blocks``, ``not waited for`` and ``barrier not reached``.
@@ -55,7 +55,12 @@ class Finding:
             text += f"; after {_place(program, self.other)}"
         if self.threads:
             text += f"; thread{'s' if len(self.threads) > 1 else ''} {', '.join(map(str, self.threads))}"
-        return f"{text}; {self.count} times"
+        return f"{text}; {counted(self.count, 'time')}"
+
+
+def counted(number, noun):
+    """"1 byte", "2 bytes"."""
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _place(program, index):

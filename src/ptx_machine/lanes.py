@@ -27,8 +27,8 @@ class Lanes:
 
     Parameters
     ----------
-    launch : Launch
-        Program, parameters, memories, counts and findings.
+    launch : object
+        Of :mod:`ptx_machine.launching`: program, parameters, memories, counts and findings.
     first, count : int
         Threads, multiples of 32.
     """

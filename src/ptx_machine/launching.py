@@ -9,7 +9,7 @@ import numpy as np
 
 from .arithmetic import DTYPES
 from .counting import Counts
-from .findings import Findings
+from .findings import Findings, counted
 from .instructions import smallest_access
 from .lanes import Lanes
 from .memory import Limits, Memory
@@ -94,7 +94,8 @@ class Report:
     def describe(self):
         """The findings, a line each; or that there are none."""
         lines = [each.describe(self.program) for each in self.findings.values()]
-        return "\n".join(lines) or f"{self.program.name}: nothing found in {self.blocks} blocks of {self.warps} warps"
+        where = f"{counted(self.blocks, 'block')} of {counted(self.warps, 'warp')}"
+        return "\n".join(lines) or f"{self.program.name}: nothing found in {where}"
 
 
 def launch(program, grid, arguments, *, shared_bytes=0, shared_limit=None, order=None, blur=None, budget=10**9):
@@ -151,10 +152,10 @@ def launch(program, grid, arguments, *, shared_bytes=0, shared_limit=None, order
     ... }''')
     >>> numbers = np.arange(32, dtype=np.int32)
     >>> launch(kernel, (1,), [numbers]).describe(), numbers[:4]
-    ('twice: nothing found in 1 blocks of 1 warps', array([0, 2, 4, 6], dtype=int32))
+    ('twice: nothing found in 1 block of 1 warp', array([0, 2, 4, 6], dtype=int32))
     >>> report = launch(kernel, (1,), [numbers[:30]])  # its 32 threads need 32 numbers
     >>> [finding.kind for finding in report.findings.values()], report.findings["out of bounds", 4, None].where
-    (['out of bounds', 'out of bounds'], '1 bytes past the end of twice_param_0')
+    (['out of bounds', 'out of bounds'], '1 byte past the end of twice_param_0')
     """
     numbers = isinstance(grid, tuple | list) and all(isinstance(n, int | np.integer) for n in grid)
     if not numbers or not 1 <= len(grid) <= 3 or not all(

@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .findings import counted
+
 __all__ = ["Access", "Limits", "Memory", "stamps"]
 
 # A stamp says who was there, and when. From below: whether an earlier block was there, too (1 bit), the instruction
@@ -283,12 +285,11 @@ class Memory:
         if bad.any():
             lane = int(np.argmax(bad))
             address = int(addresses.view(np.int64)[lane])
-            where = self._named(address)
+            first = self._named(address)
+            where = f"{counted(width, 'byte')} at {first}"
             if kind == "out of bounds":
-                outside = [self._named(byte) for byte in range(address, address + width) if not self._has(byte)]
-                where = outside[0] if outside[:1] == [where] else f"{outside[0]}, for {width} bytes at {where}"
-            else:
-                where = f"{width} bytes at {where}"
+                outside = next(self._named(byte) for byte in range(address, address + width) if not self._has(byte))
+                where = first if outside == first else f"{outside}, for {where}"
             self.findings.add(kind, access.instruction, where, (int(access.threads[lane]),), count=bad.sum())
 
     def _has(self, address):
@@ -302,8 +303,8 @@ class Memory:
             return f"address {address:#x}"
         near = min(self.names, key=lambda each: min(abs(address - each[0]), abs(address - each[1])))
         if address < near[0]:
-            return f"{near[0] - address} bytes before {near[2]}"
-        return f"{address - near[1] + 1} bytes past the end of {near[2]}"
+            return f"{counted(near[0] - address, 'byte')} before {near[2]}"
+        return f"{counted(address - near[1] + 1, 'byte')} past the end of {near[2]}"
 
 
 def _unordered(access, mine, before):

@@ -62,7 +62,7 @@ class Program:
     shared : dict
         Bytes of each array in shared memory by its name; None for the one whose size the launch gives.
     alignments : dict
-        Of the same: what the address of its first byte is a multiple of.
+        Bytes, by the same names: the address where an array begins is a multiple of them.
     threads : int
         Threads of a block.
     labels : dict
@@ -105,7 +105,7 @@ class Program:
         return _Reader(text).program()
 
     def without(self, index):
-        """The same program with one instruction left out."""
+        """The same program with a ``nop`` in place of one instruction, so that the other indices stay."""
         gone = replace(self.instructions[index], opcode="nop", operands=(), guard=None)
         return replace(self, instructions=(*self.instructions[:index], gone, *self.instructions[index + 1:]))
 
@@ -221,7 +221,7 @@ class _Reader:
         raise PTXError("the text ends within its kernel")
 
     def _statement(self, text, line, depth):
-        """What is left behind the first statement, whether there was a whole one, and the depth of braces."""
+        """What follows the first statement, whether there was a whole one, and the depth of braces."""
         if text.startswith((".loc", ".file", ".pragma")):  # ends with its line
             self._location(text)
             return "", True, depth

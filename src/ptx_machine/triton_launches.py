@@ -75,7 +75,17 @@ class TritonLaunches:
         return _Kernel(kernel, self)
 
     def launch(self, kernel, grid, arguments, options):
-        """One launch; its report is kept, and returned."""
+        """One launch; its report is kept, and returned.
+
+        Raises
+        ------
+        ValueError
+            If a parameter of the kernel has no argument.
+        CompileError
+            For a kernel that Triton does not compile.
+        LaunchError, PTXError
+            As :func:`~ptx_machine.launch`.
+        """
         specification, left = specialised(kernel.arg_names, arguments, options)
         made = compiled(kernel, specification, self.capability)
         program = made.program if self.changed is None else self.changed(made.program)
@@ -97,7 +107,19 @@ class TritonLaunches:
 
 @dataclass(frozen=True)
 class Recorded:
-    """A launch that can be run again, for experiments: a barrier less, another order."""
+    """A launch that can be run again, for experiments: with one barrier less, in another order.
+
+    Parameters
+    ----------
+    program : Program
+    grid : tuple of int
+    arguments : list
+        Buffers, as they were before the launch, and numbers.
+    shared_bytes : int
+        Of the array whose size the launch gives, for each block.
+    file : str
+        The kernel's.
+    """
 
     program: Program
     grid: tuple
@@ -106,14 +128,26 @@ class Recorded:
     file: str
 
     def source(self, index):
-        """The line of the kernel's file that an instruction was made of, the innermost one; or file and line."""
+        """The line of the kernel's file from which an instruction was made, the innermost one; or file and line."""
         for file, line in self.program.instructions[index].source:
             if self.file.endswith(file):
                 return linecache.getline(self.file, line).strip()
         return ":".join(map(str, *self.program.instructions[index].source[:1]))
 
     def run(self, program=None, *, order=None, blur=None):
-        """The report of the same launch, of the same program or another one, and its buffers afterwards, by name."""
+        """The same launch once more, of the same program or another one: its report, and the bytes of its buffers.
+
+        Parameters
+        ----------
+        program : Program, optional
+        order, blur : int, optional
+            Seeds, as of :func:`~ptx_machine.launch`.
+
+        Returns
+        -------
+        (Report, dict)
+            And what the launch left in each buffer, by the buffer's name: arrays of uint8.
+        """
         arguments = _copied(self.arguments)
         report = launch(program or self.program, self.grid, arguments, shared_bytes=self.shared_bytes, order=order,
                         blur=blur)

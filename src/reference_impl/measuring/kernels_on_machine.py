@@ -35,6 +35,8 @@ def kernels_on_machine(machine: TritonLaunches) -> Iterator[TritonLaunches]:
     ------
     ModuleNotFoundError
         If triton is not installed.
+    KeyError
+        If :data:`~ptx_machine.SHARED_MEMORY` does not know the GPU that the machine stands in for.
 
     Examples
     --------
