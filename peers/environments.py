@@ -40,6 +40,8 @@ class Peer:
     can: tuple[str, ...]
     needs: str
     variables: dict[str, str]
+    #: Groups of cases that it is not asked about, such as long utterances where a simulator is slow.
+    without: tuple[str, ...] = ()
 
     @property
     def python(self) -> Path:
@@ -68,7 +70,8 @@ def peers(only=()) -> list[Peer]:
     """Every peer, whether it can run here or not."""
     return [Peer(name=entry["name"], kind=entry["kind"], library=folder, adapter=HERE / folder / entry["adapter"],
                  arguments=tuple(entry.get("arguments", ())), can=tuple(entry.get("can", ())),
-                 needs=entry.get("needs", ""), variables=about.get("variables", {}) | entry.get("variables", {}))
+                 needs=entry.get("needs", ""), variables=about.get("variables", {}) | entry.get("variables", {}),
+                 without=tuple(entry.get("without", ())))
             for folder, about in libraries().items() if not only or folder in only
             for entry in about["peers"]]
 

@@ -62,7 +62,8 @@ def cases(kind, precisions=("float64",), *, seed=_SEED) -> list[Case]:
     """
     first = precisions[0]
     found = [_case(problem, first) for problem in problems(kind, np.random.default_rng(seed))]
-    found += [_case(problem, first) for problem in (_many_labels(kind), *_certain(kind))]
+    found += [_case(problem, first) for problem in
+              (_many_labels(kind), _label_zero(kind), *_rows_apart(kind), *_certain(kind))]
     if kind == "ctc":
         found += [_case(problem, first, may_refuse=True) for problem in _no_frames()]
     found += [_long(kind, T, precision) for precision in precisions for T in LENGTHS[kind]]
@@ -80,6 +81,24 @@ def _many_labels(kind):
     shape = (16, 4) if kind == "ctc" else (16, 13, 4)
     return Problem("labels", "twelve-labels", np.round(64 * np.random.default_rng(12).normal(size=shape)) / 64,
                    np.array([1, 2, 3, 2, 2, 1] * 2))
+
+
+def _label_zero(kind):
+    """A label 0 right after another label, where the blank is not 0, and no room for a blank between them."""
+    shape = (2, 4) if kind == "ctc" else (2, 3, 4)
+    return Problem("blank", "label-0-after-another", np.round(64 * np.random.default_rng(13).normal(size=shape)) / 64,
+                   np.array([2, 0]), 3)
+
+
+def _rows_apart(kind):
+    """A constant in all scores of a frame, or of a node, changes nothing, however large it is."""
+    scores = np.round(64 * np.random.default_rng(14).normal(size=(4, 4) if kind == "ctc" else (4, 3, 4))) / 64
+    lifted = scores.copy()
+    lifted[1] += 1000.0
+    yield Problem("numerics", "one-frame-near-1000", lifted, np.array([1, 2]))
+    lowered = scores.copy()
+    lowered[2 if kind == "ctc" else (2, 1)] -= 1000.0
+    yield Problem("numerics", "one-row-near-minus-1000", lowered, np.array([1, 2]))
 
 
 def _certain(kind):

@@ -17,6 +17,7 @@ from ..bug_bank import BUGS
 from ..diagnosis import diagnose_values
 from .conventions import Conventions
 from .subjects import Refused, candidate_subject
+from .sweep_mistakes import sweep_mistakes
 from .vectors.mistakes import mistakes_of
 
 __all__ = ["by_terms", "explanations"]
@@ -44,6 +45,8 @@ def _hypotheses(problem, field, conventions, given):
     for name, mistake in mistakes_of(conventions.kind, _field(field, conventions)).items():
         yield name, partial(_everywhere, mistake, problem, field, conventions)
     if field in ("loss", "gradient"):
+        for name, mistake in sweep_mistakes(conventions.kind, _field(field, conventions)).items():
+            yield name, partial(_everywhere, mistake, problem, field, conventions)
         for bug, subject in _bank(conventions.kind):
             if field == "loss" or bug.variable == conventions.variable:
                 name = f"As in the planted bug “{bug.name}”: {bug.mechanism}"

@@ -31,7 +31,7 @@ def extended(targets, blank, *, first=True, last=True, between=True):
 
 
 def alpha(log_probs, targets, blank, *, skip=None, begin=2, moves=(0, 1, 2), frame=0, add=np.logaddexp, leaves=False,
-          later=True):
+          later=True, in_place=False, wraps=False):
     """The recursion, with a place for each thing that can go wrong in it."""
     z = extended(targets, blank)
     S, T = len(z), len(log_probs)
@@ -42,10 +42,11 @@ def alpha(log_probs, targets, blank, *, skip=None, begin=2, moves=(0, 1, 2), fra
     for t in range(1, T):
         for s in range(S):
             for back in moves:
-                if back > s or back == 2 and not skip(s):
+                if back > s and not wraps or back == 2 and not skip(s):
                     continue
                 step = log_probs[t - frame, z[s - back if leaves else s]] if later else 0.0
-                found[t, s] = add(found[t, s], found[t - 1, s - back] + step)
+                from_frame = t if in_place and 0 < back <= s else t - 1
+                found[t, s] = add(found[t, s], found[from_frame, s - back] + step)
     return found
 
 
@@ -126,7 +127,7 @@ LOSS = {
 
 
 def beta(log_probs, targets, blank, *, skip=None, ends=(1, 2), moves=(0, 1, 2), frame=1, add=np.logaddexp,
-         leaves=False):
+         leaves=False, asks_source=False):
     """The recursion, with a place for each thing that can go wrong in it."""
     z = extended(targets, blank)
     S, T = len(z), len(log_probs)
@@ -136,7 +137,7 @@ def beta(log_probs, targets, blank, *, skip=None, ends=(1, 2), moves=(0, 1, 2), 
     for t in reversed(range(T - 1)):
         for s in range(S):
             for up in moves:
-                if s + up >= S or up == 2 and not skip(s + up):
+                if s + up >= S or up == 2 and not skip(s if asks_source else s + up):
                     continue
                 step = log_probs[t + frame, z[s if leaves else s + up]]
                 found[t, s] = add(found[t, s], found[t + 1, s + up] + step)

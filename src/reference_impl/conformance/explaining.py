@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from .causes import by_terms, explanations
+from .causes import explanations
+from .census import census, floor
 from .drawing import drawn
 from .judging import Judge, Near
+from .locating import adds_up, is_derivative, located
 from .report import Finding
 from .shrinking import smallest
 
@@ -19,61 +21,124 @@ __all__ = ["findings"]
 _LONGEST = 60
 
 
+#: A cause is believed if it explains so many of the answers that it says anything about.
+_BELIEVED = 0.6
+#: What is smaller than this, and larger than what float64 is off by, is rounding to float32.
+_ROUNDING = 3e-6
+
+
 def findings(answers, judge: Judge, *, shrink=True) -> list[Finding]:
-    """Wrong answers by the sentence that explains most answers, each with the smallest input that shows it."""
+    """Wrong answers by what explains them, the most frequent first, each with the smallest input that shows it."""
     wrong = [each for answer in answers for each in answer.wrong]
-    names = {place: _names(each, judge) for place, each in enumerate(wrong)}
-    often = _explained(answers, {name for found in names.values() for name in found}, judge.conventions)
-    by_sentence, not_searched = {}, []
-    for place, each in enumerate(wrong):
-        best = max(names[place], key=often.__getitem__, default="")
-        if not best and _frames(each.case.problem) > _LONGEST:
-            not_searched.append(each)
+    by_sentence = {}
+    for sentence, each in _explained(wrong, answers, judge):
+        by_sentence.setdefault(sentence, []).append(each)
+    found = [Finding(sentence, tuple(dict.fromkeys(each.case.id for each in those)),
+                     tuple(dict.fromkeys(each.field for each in those)), _example(those, sentence, judge, shrink))
+             for sentence, those in by_sentence.items()]
+    return sorted(found, key=lambda finding: -len(finding.cases))
+
+
+def _explained(wrong, answers, judge):
+    """Each wrong answer with its sentence: a known cause, or what can be seen of an unknown one."""
+    names = [_names(each, judge) for each in wrong]
+    scores = _scores(answers, {name for found in names for name in found}, judge.conventions)
+    unknown = []
+    for each, found in zip(wrong, names, strict=True):
+        best = max((name for name in found if name in scores), key=scores.get, default="")
+        if best:
+            yield best, each
+        elif not each.unnamed:
+            yield each.complaint, each
         else:
-            by_sentence.setdefault(best or each.complaint, []).append(each)
-    for each in not_searched:  # the most frequent cause of the field is taken to be theirs
-        those = [sentence for sentence, others in by_sentence.items() if any(o.field == each.field for o in others)]
-        best = max(those, key=lambda sentence: len(by_sentence[sentence]), default=each.complaint)
-        by_sentence.setdefault(best, []).append(each)
-    return [Finding(sentence, tuple(dict.fromkeys(each.case.id for each in those)),
-                    tuple(dict.fromkeys(each.field for each in those)), _example(those, sentence, judge, shrink))
-            for sentence, those in by_sentence.items()]
+            unknown.append(each)
+    yield from _unknown(unknown, scores, names, wrong, judge)
 
 
-def _explained(answers, names, conventions):
-    """How many answers, right ones too, each cause explains: a cause that would spoil what is right is none."""
-    found = Counter()
+def _unknown(unknown, scores, names, wrong, judge):
+    """Answers that no cause explains: those too long to be searched have the field's cause, if there is one."""
+    causes = {}
+    for field in {each.field for each in unknown}:
+        those = [name for each, found in zip(wrong, names, strict=True) if each.field == field for name in found
+                 if name in scores]
+        causes[field] = max(those, key=scores.get, default="")
+    left = []
+    for each in unknown:
+        if causes[each.field] and (_frames(each.case.problem) > _LONGEST or scores[causes[each.field]] >= 0.8):
+            yield causes[each.field], each
+        else:
+            left.append(each)
+    yield from _seen(left, judge)
+
+
+def _seen(left, judge):
+    """What can be seen of an error without a name: its size, the alignments that are counted, its place."""
+    instead = floor(judge) if left else ""
+    if left and not instead and sum(_is_rounding(each) for each in left) >= 0.8 * len(left):
+        sentence = "All is right but for errors like those of float32: some numbers are stored, or added, in it."
+        yield from ((sentence, each) for each in left)
+        return
+    losses = [each for each in left if each.field == "loss"]
+    gradients = [each for each in left if each.field == "gradient"]
+    if losses:
+        sentence = instead or " ".join(census(judge)) or losses[0].complaint
+        agree = " The gradient is the derivative of this wrong loss." if gradients and is_derivative(judge) else ""
+        yield from ((sentence + agree, each) for each in left)
+    elif gradients:
+        where = located(gradients)
+        sentence = f"The gradient is wrong {where}, and right elsewhere." if where else gradients[0].complaint
+        if not adds_up(gradients, judge):
+            sentence += (" The posteriors do not add up to 1, so alpha, beta and Z do not belong together; "
+                         "alpha gives the right loss: is beta wrong?")
+        yield from ((sentence, each) for each in gradients)
+
+
+def _is_rounding(wrong):
+    if wrong.case.precision != "float64" or np.shape(wrong.given) != np.shape(wrong.right):
+        return False
+    finite = np.isfinite(wrong.given) & np.isfinite(wrong.right)
+    with np.errstate(invalid="ignore"):
+        apart = np.where(finite, np.abs(wrong.given - wrong.right), 0.0)
+    return bool((np.isnan(wrong.given) == np.isnan(wrong.right)).all()
+                and (apart <= _ROUNDING * np.maximum(np.abs(np.where(finite, wrong.right, 1.0)), 1.0)).all())
+
+
+def _scores(answers, names, conventions):
+    """By name, the share of the answers that a cause explains, of those about which it says anything.
+
+    It says something about a wrong answer, and about a right one that it would have spoilt. Names below a limit are
+    left out: what explains one of twenty wrong answers does so by chance.
+    """
+    said, fits = Counter(), Counter()
     for answer in answers:
-        if not answer.case.refusal and _frames(answer.case.problem) <= _LONGEST:
-            for name in ("loss", "gradient"):
-                if name in answer.outputs:
-                    given, near = answer.outputs[name], Near(answer.case, name)
-                    found.update(cause for cause, value in explanations(
-                        answer.case.problem, name, conventions, given, only=names) if near(given, value, times=10))
-    return found
+        if answer.case.refusal or _frames(answer.case.problem) > _LONGEST:
+            continue
+        for field in ("loss", "gradient"):
+            if field in answer.outputs:
+                given, near = answer.outputs[field], Near(answer.case, field)
+                is_wrong = any(each.field == field for each in answer.wrong)
+                for name, value in explanations(answer.case.problem, field, conventions, given, only=names):
+                    explained = near(given, value, times=10)
+                    if is_wrong or not explained:
+                        said[name] += 1
+                        fits[name] += explained
+    return {name: fits[name] / said[name] + 1e-6 * fits[name] for name in names
+            if fits[name] >= _BELIEVED * said[name] > 0}
 
 
 def _names(wrong, judge):
     """Sentences that explain a wrong answer."""
     case, given = wrong.case, wrong.given
-    if wrong.field not in ("loss", "gradient") or _frames(case.problem) > _LONGEST:
+    if wrong.field not in ("loss", "gradient") or _frames(case.problem) > _LONGEST or case.refusal:
         return []
-    if case.refusal and (np.asarray(case.problem.targets) == judge.conventions.blank_of(case.problem)).any():
-        return []  # what becomes of a label that is the blank, the conventions say
     near = Near(case, wrong.field)
 
     def differs(value):
-        """In a number: NaN in the place of numbers has many causes, and so has a number in the place of NaN."""
-        if case.refusal:
-            return np.isfinite(value).all()
+        """In a number: NaN in the place of numbers has many causes."""
         return not near(np.where(np.isnan(value), wrong.right, value), wrong.right)
 
-    found = [name for name, value in explanations(case.problem, wrong.field, judge.conventions, given)
-             if near(given, value, times=10) and differs(value)]
-    if not found and wrong.field == "gradient" and given.shape == wrong.right.shape:
-        said = by_terms(case.problem, judge.conventions, judge.subject.scores_of(case.problem), given)
-        found = [said] if said else []
-    return found
+    return [name for name, value in explanations(case.problem, wrong.field, judge.conventions, given)
+            if near(given, value, times=10) and differs(value)]
 
 
 def _frames(problem):
@@ -103,7 +168,7 @@ def _same_fault(problem, first, sentence, judge):
     except (ValueError, IndexError):  # a problem that is none
         return None
     for each in answer.wrong:
-        named = each.complaint == sentence if sentence == first.complaint else sentence in _names(each, judge)
-        if each.field == first.field and named:
+        known = sentence in _names(each, judge) if sentence != first.complaint else each.complaint == sentence
+        if each.field == first.field and (known or first.unnamed and each.unnamed and not _names(first, judge)):
             return each
     return None

@@ -29,6 +29,8 @@ class Wrong:
     given: np.ndarray
     right: np.ndarray
     complaint: str
+    #: Whether the complaint says no more than that.
+    unnamed: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,8 @@ def _refused(case, error):
 
 
 def _wrong(case, outputs, scores, expected):
-    found = [Wrong(case, name, outputs[name], expected[name], complaint) for name in ("loss", "gradient")
+    found = [Wrong(case, name, outputs[name], expected[name], complaint, "no name here" in complaint)
+             for name in ("loss", "gradient")
              if name in outputs and (complaint := _complaint(name, outputs[name], expected[name], case))]
     if "gradient" in outputs and not any(each.field == "gradient" for each in found):
         for name, sentence in _TWICE.items():
@@ -114,10 +117,16 @@ def _complaint(name, given, right, case):
     place = tuple(np.argwhere(apart)[0])
     value, wanted = given[place], right[place]
     if name == "loss" and np.isinf(wanted):
-        return f"Where no alignment exists the loss is {'0' if value == 0 else 'finite'}; expected inf."
+        return f"Where no alignment exists the loss is {_finite(value)}; expected inf."
     if name == "gradient" and not right.any() and case.group == "no alignment":
         return "Where no alignment exists the gradient is not 0."
     return f"The {name} is wrong, in a way that has no name here."
+
+
+def _finite(value):
+    if value == 0:
+        return "0"
+    return "finite, as if a probability of 0 were a little more (an epsilon, or a floor in the place of -inf)"
 
 
 def _why_nan(problem, right):

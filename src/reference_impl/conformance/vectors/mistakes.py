@@ -17,7 +17,7 @@ from ...semiring import REAL
 from .. import ctc_mistakes
 from .document import LOSSES
 
-__all__ = ["mistakes_of"]
+__all__ = ["mistakes_of", "rnnt_sweeps"]
 
 
 def mistakes_of(loss, field) -> dict:
@@ -79,6 +79,20 @@ def _everywhere(field):
     }
 
 
+def _one_maximum(problem):
+    """Log-probs of a softmax that subtracts the maximum of all scores: rows far below it are log 0."""
+    with np.errstate(all="ignore"):
+        found = np.exp(problem.logits - problem.logits.max())
+        return np.log(found / np.maximum(found.sum(-1, keepdims=True), 1e-300))
+
+
+def _through(log_probs, problem):
+    used = LOSSES[problem.loss].occupancy(log_probs, problem.targets, blank=problem.blank)
+    return np.exp(log_probs) * used.sum(-1, keepdims=True) - used
+
+
+_ONE_MAXIMUM = ("The maximum of all scores is subtracted before exp, not that of each row: the probabilities of a row "
+                "far below it underflow to 0.")
 _NOT_NORMALISED = "The logits are taken for log-probs; a softmax is missing."
 _OF_BOTH = {
     "log_probs": {
@@ -93,6 +107,7 @@ _OF_BOTH = {
         "It is 0 where no alignment exists (zero_infinity); there it is inf.":
             lambda problem: np.nan_to_num(_right("loss", problem), posinf=0.0),
         _NOT_NORMALISED: _unnormalised("loss"),
+        _ONE_MAXIMUM: lambda problem: _right("loss", problem, _one_maximum(problem)),
         "It is in bits; nats are asked for.": lambda problem: _right("loss", problem) / np.log(2),
         "Its sign is wrong: the loss is minus log Z.": lambda problem: -_right("loss", problem),
         "It is the probability, not minus its logarithm.": lambda problem: np.exp(-_right("loss", problem)),
@@ -111,6 +126,7 @@ _OF_BOTH = {
             partial(_right, "grad_log_probs"),
         "Its sign is wrong.": lambda problem: -_right("grad_logits", problem),
         _NOT_NORMALISED: _unnormalised("grad_logits"),
+        _ONE_MAXIMUM: lambda problem: _through(_one_maximum(problem), problem),
         **_everywhere("grad_logits"),
     },
 }
@@ -138,8 +154,8 @@ def _of_a_problem(field, mistake):
 # --- RNN-T ---
 
 
-def _grid(problem, *, final=True, every_row=False, entered=False, shift=0, blank_for_label=False, diagonal=False,
-          add=np.logaddexp):
+def rnnt_sweeps(problem, *, final=True, every_row=False, entered=False, shift=0, blank_for_label=False, diagonal=False,
+                add=np.logaddexp, no_label_at=None, no_blank_in=None):
     """Alpha, beta, the weights of blank and label arcs, and Z, with a place for each thing that can go wrong."""
     log_probs, blank, targets = log_softmax(problem.logits), problem.blank, problem.targets
     T, rows = log_probs.shape[:2]
@@ -149,6 +165,10 @@ def _grid(problem, *, final=True, every_row=False, entered=False, shift=0, blank
     if entered:  # the arc reads the distribution of the node that it leads to
         no_emit[:-1] = log_probs[1:, :, blank]
         emit = log_probs[:, np.arange(U) + 1, labels]
+    if no_label_at is not None:
+        emit[no_label_at] = -np.inf
+    if no_blank_in is not None:
+        no_emit[:-1, no_blank_in] = -np.inf
     down = int(diagonal)  # a label takes a frame, as in the monotonic RNN-T
     alpha, beta = np.full((2, T + 1, rows + 1), -np.inf)
     for t in range(T):
@@ -173,20 +193,20 @@ def _grid(problem, *, final=True, every_row=False, entered=False, shift=0, blank
 
 
 def _alpha(problem, **wrong):
-    return _grid(problem, **wrong)[0]
+    return rnnt_sweeps(problem, **wrong)[0]
 
 
 def _beta(problem, **wrong):
-    return _grid(problem, **wrong)[1][:-1, :-1]
+    return rnnt_sweeps(problem, **wrong)[1][:-1, :-1]
 
 
 def _loss(problem, **wrong):
-    return -_grid(problem, **wrong)[1][0, 0]
+    return -rnnt_sweeps(problem, **wrong)[1][0, 0]
 
 
 def _occupancy(problem, **wrong):
     """What the recursion gives if it is right about everything else: the gradient of the wrong loss."""
-    alpha, beta, no_emit, emit, labels = _grid(problem, **wrong)
+    alpha, beta, no_emit, emit, labels = rnnt_sweeps(problem, **wrong)
     log_z, used = beta[0, 0], np.zeros(problem.logits.shape)
     down = int(wrong.get("diagonal", False))
     if log_z == -np.inf:

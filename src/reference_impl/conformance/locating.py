@@ -1,0 +1,116 @@
+"""Where a gradient is wrong, if its loss is right: what all wrong entries have in common, and no right one needs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from .identifying import probes
+from .judging import Near
+from .subjects import Refused
+
+__all__ = ["adds_up", "is_derivative", "located"]
+
+
+def is_derivative(judge) -> bool:
+    """Whether the gradient is the derivative of the loss that comes with it, right or wrong, on one utterance.
+
+    By central differences along three directions; both are taken without the factors of their conventions.
+    """
+    problem, rng, h = probes(judge.conventions.kind)[0], np.random.default_rng(5), 1e-4
+    scale = [getattr(judge.conventions, name).of(problem)[0] for name in ("loss", "gradient")]
+    try:
+        outputs = judge.subject.ask(problem)
+        for _ in range(3):
+            direction = rng.normal(size=problem.logits.shape)
+            ahead, behind = (judge.subject.ask(replace(problem, logits=problem.logits + step))["loss"]
+                             for step in (h * direction, -h * direction))
+            slope = np.ravel(ahead - behind)[0] / (2 * h * scale[0])
+            said = (outputs["gradient"] * direction).sum() / scale[1]
+            if not abs(slope - said) <= 1e-5 * (1 + abs(slope)):
+                return False
+    except (Refused, KeyError, ValueError):
+        return False
+    return True
+
+
+def adds_up(wrong, judge) -> bool:
+    """Whether the posteriors in wrong gradients of single utterances add up to 1: in a frame, on an anti-diagonal.
+
+    Of a gradient with respect to logits this is seen in its sums over the symbols, which then are 0.
+    """
+    for each in wrong:
+        if each.case.problem.is_batch or not np.isfinite(each.given).all() or not each.right.any():
+            continue
+        sums = (each.given / judge.conventions.gradient.of(each.case.problem)[0]).sum(-1)
+        if judge.conventions.variable == "log_probs":
+            node = -sums
+            T = len(node)
+            sums = node - 1 if node.ndim == 1 else np.array(
+                [np.trace(node[:, ::-1], offset) - 1 for offset in range(1 - T, node.shape[1])])
+        if np.abs(sums).max() > 1e3 * each.case.gradient:
+            return False
+    return True
+
+
+def located(wrong) -> str:
+    """Words for the smallest set of entries that holds all wrong ones, such as "of the last frame"; empty if none does.
+
+    Parameters
+    ----------
+    wrong : list of Wrong
+        Wrong gradients of one utterance each.
+    """
+    apart = [(each, Near(each.case, "gradient").apart(each.given, each.right)) for each in wrong
+             if not each.case.problem.is_batch and np.shape(each.given) == np.shape(each.right)]
+    if not apart:
+        return ""
+    sets = {}
+    for each, entries in apart:
+        for words, inside in _sets(each.case.problem).items():
+            covers = not (entries & ~inside).any()
+            size, all_cover = sets.get(words, (0, True))
+            sets[words] = size + int(inside.sum()), all_cover and covers
+    whole = sum(entries.size for _, entries in apart)
+    fitting = [(size, words) for words, (size, covers) in sets.items() if covers and 0 < size < whole]
+    return min(fitting, default=(0, ""))[1]
+
+
+def _sets(problem):
+    """Sets of entries with a name, as arrays of bool."""
+    shape = problem.logits.shape
+    ctc, T = problem.loss == "ctc", shape[0]
+    frame = np.arange(T).reshape(-1, *[1] * (len(shape) - 1))
+    symbol = np.arange(shape[-1])
+    row = np.arange(shape[1])[:, None] if not ctc else np.zeros((1,), int)
+    is_blank, last_row = symbol == problem.blank, row == len(problem.targets)
+    if ctc:
+        is_label = np.isin(symbol, problem.targets)
+    else:
+        is_label = np.zeros((shape[1], shape[2]), bool)
+        is_label[np.arange(len(problem.targets)), problem.targets] = True
+    everywhere = np.ones(shape, bool)
+    found = {
+        "at the first frame": frame == 0, "at the last frame": frame == T - 1,
+        "before the last frame": frame < T - 1, "after the first frame": frame > 0,
+        "at the blanks": is_blank, "at the labels": is_label, "at the blanks and the labels": is_blank | is_label,
+        "at symbols that are neither the blank nor a label": ~(is_blank | is_label),
+        "at the blanks of the last frame": (frame == T - 1) & is_blank,
+        "at the labels of the last frame": (frame == T - 1) & is_label,
+        "at the blanks of the first frame": (frame == 0) & is_blank,
+        "at the labels of the first frame": (frame == 0) & is_label,
+        "at the blanks before the last frame": (frame < T - 1) & is_blank,
+        "at the labels before the last frame": (frame < T - 1) & is_label,
+    }
+    if not ctc:
+        end = (frame == T - 1) & last_row
+        found |= {
+            "at the last node": end, "at the last blank": end & is_blank, "in the last row": last_row,
+            "below the last row": ~last_row, "in the first row": row == 0, "above the first row": row > 0,
+            "at the blanks of the last frame, below the last row": (frame == T - 1) & ~last_row & is_blank,
+            "at the blanks of the last row": last_row & is_blank, "at the blanks below the last row":
+                ~last_row & is_blank, "in the last frame, below the last row": (frame == T - 1) & ~last_row,
+            "at labels of the target, below the last row": np.isin(symbol, problem.targets) & ~last_row,
+        }
+    return {words: np.broadcast_to(inside, shape) & everywhere for words, inside in found.items()}
