@@ -45,13 +45,14 @@ def book(tmp_path):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "data" / "claims.json").write_text(json.dumps(DATA))
     (tmp_path / "index.md").write_text("# Book\n\n```{toctree}\n:numbered:\nnotebooks/one\nquiet\n```\n\n"
-                                       "```{toctree}\nbook/all\n```\n")
+                                       "```{toctree}\nbook/all\nwords\n```\n")
     cells = [{"cell_type": "markdown", "id": f"cell-{number}", "metadata": {}, "source": text}
              for number, text in enumerate(CELLS)]
     (tmp_path / "notebooks" / "one.ipynb").write_text(
         json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
     (tmp_path / "pyproject.toml").write_text('[project]\nversion = "7.8"\n')
-    (tmp_path / "quiet.md").write_text("# Quiet\n\nNothing.\n")
+    (tmp_path / "quiet.md").write_text("# Quiet\n\nNothing of a floor.\n")
+    (tmp_path / "words.md").write_text("# Words\n\n```{glossary}\nfloor\n  What is fast{claim}`fast-floor`.\n```\n")
     (tmp_path / "book" / "all.md").write_text("# All\n\nThese:\n\n```{claims}\n```\n")
     (tmp_path / "book" / "teaching" / "slides" / "session_1.md").write_text(DECK)
     return tmp_path
@@ -124,14 +125,24 @@ def test_a_page_without_claims_has_no_notes(book):
     assert page(build(book)[0], "quiet").select(".claims") == []
 
 
+def test_a_word_that_explains_itself_elsewhere_has_no_mark_there(book):
+    out, _ = build(book)
+    assert len(page(out, "words").select("dd .claim-mark")) == 1
+    quiet = page(out, "quiet")
+    _, shown = quiet.find(attrs={"data-of": "term-floor"}).find_all("p")
+    assert str(shown) == "<p>What is fast.</p>"
+    assert "claim-mark" not in str(quiet)
+
+
 def test_all_claims_by_library(book):
     everything = page(build(book)[0], "book/all")
     assert [words(head).rstrip("¶") for head in everything.select("h2")] == ["fast loss", "Slow"]
     fast, _, thread, line = everything.select("li[id]")
     assert words(fast) == ("It has -1e5 & no more. a/fast, src/f.py, lines 3–5, at 0123456; read 2026-11-24. "
-                           "Said in slides, Deck, One.")
+                           "Said in slides, Deck, One, Words.")
     assert (line["id"], thread["id"]) == ("claim-slow-line", "claim-slow-thread")
-    assert [a["href"] for a in fast.select("a.internal")] == ["teaching/slides/session_1.html", "../notebooks/one.html"]
+    assert [a["href"] for a in fast.select("a.internal")] == ["teaching/slides/session_1.html", "../notebooks/one.html",
+                                                             "../words.html"]
 
 
 def test_a_slide_leads_to_the_page_of_all(book):
@@ -154,7 +165,7 @@ def test_paper_has_notes_too(book):
     out, warnings = build(book, "latex")
     text = next(out.glob("*.tex")).read_text(encoding="utf-8")
     assert warnings == []
-    assert text.count("What was read") == 1 and text.count("no more") == 2
+    assert text.count("What was read") == 2 and text.count("no more") == 3
     assert r"\label{\detokenize{notebooks/one:claim-fast-floor}}" in text
     assert len(re.findall(r"notebooks/one:claim-fast-floor", text)) == 3  # its label, and two marks
 

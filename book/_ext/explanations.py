@@ -9,6 +9,7 @@ stand in ``glossary_other_senses`` in _config.yml, by page.
 import html
 import re
 
+from claims import ClaimMark
 from displayed_equations import equations_by_page
 from doctrees import equation_id, inside, is_output
 from docutils import nodes
@@ -85,6 +86,8 @@ def definitions(app):
             names = [node for node in item.findall(nodes.term)]
             for link in list(definition.findall(nodes.reference)):  # their addresses are those of the glossary's page
                 link.replace_self(nodes.inline("", "", *link.children))
+            for mark in list(definition.findall(ClaimMark)):  # its note is on that page
+                mark.parent.remove(mark)
             text = app.builder.render_partial(nodes.container("", *definition.children))["fragment"]
             for name in names:
                 for anchor in name["ids"]:
