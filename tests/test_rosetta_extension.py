@@ -13,11 +13,13 @@ from sphinx.util.docutils import docutils_namespace
 
 ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT / "book" / "_ext"))
+import claims  # noqa: E402
 import rosetta  # noqa: E402
 
 from reference_impl.as_published.rosetta import ROWS, TABLES  # noqa: E402
 
 TESTS = ROOT / "tests" / "test_rosetta.py"
+CLAIMS = ROOT / "data" / "claims.json"
 CITED = ("{cite:t}", "{eq}", "{ref}", "](../")  # what a small book has no target for
 
 
@@ -31,6 +33,8 @@ def book(tmp_path, monkeypatch):
         rows[:] = [replace(row, cells=words[row.key]) for row in rows]
     monkeypatch.setattr(rosetta, "TABLES", plain)
     (tmp_path / "tests.py").write_text(TESTS.read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / CLAIMS.name).write_text(CLAIMS.read_text(encoding="utf-8"), encoding="utf-8")
     page = "".join(f"## {name}\n\n```{{rosetta}} {name}\n```\n\n" for name in plain)
     (tmp_path / "index.md").write_text(f"# Book\n\n{page}")
     return tmp_path
@@ -38,7 +42,7 @@ def book(tmp_path, monkeypatch):
 
 def build(book, builder="html"):
     warnings = StringIO()
-    settings = {"extensions": ["myst_parser", "rosetta"], "html_theme": "basic", "rosetta_tests": "tests.py",
+    settings = {"extensions": ["myst_parser", "rosetta"], "html_theme": "basic", "rosetta_tests": ["tests.py"],
                 "myst_enable_extensions": ["dollarmath"]}
     with docutils_namespace():
         out = book / "_build" / builder
@@ -54,8 +58,10 @@ def test_every_row_has_its_mark_and_every_conversion_its_entry(book):
     marks = {mark["id"]: mark for mark in page.select("table .rosetta-mark")}
     assert list(marks) == [rosetta.row_id(row.key) for _, rows in TABLES.values() for row in rows]
     entries = BeautifulSoup((out / f"{rosetta.ENTRIES}.html").read_text(encoding="utf-8"), "html.parser")
+    _, known = claims.load(CLAIMS)
     for key, row in ROWS.items():
         mark = marks[rosetta.row_id(key)]
+        assert len(mark.parent.select("sup.claim-mark a")) == len(row.claims)
         if not row.converts:
             assert mark.get_text() == "name" and mark.a is None
             continue
@@ -66,9 +72,9 @@ def test_every_row_has_its_mark_and_every_conversion_its_entry(book):
         assert f"def {function.__name__}(" in entry.get_text()
         assert "@pytest.mark.rosetta(" in entry.details.get_text() and f'"{key}"' in entry.details.get_text()
         assert entry.find("a", string="Back to its row")["href"].endswith(f"index.html#{rosetta.row_id(key)}")
-        for source in row.sources:
-            assert f"{source.path}, {source.place}" in entry.get_text()
-            assert source.address is None or entry.find("a", href=source.address)
+        for name in row.claims:
+            text, address = claims.address(known[name])
+            assert entry.find("a", href=address) and text.split(", ")[0] in entry.get_text()
 
 
 def test_there_are_no_links_in_the_pdf(book):

@@ -7,10 +7,10 @@ another way, and plants errors in it that must show.
 from .gradients import GRADIENTS
 from .quantities import NAMES, QUANTITIES
 from .reductions import REDUCTIONS
-from .table import Row, Source
+from .table import Row
 from .variables import VARIABLES
 
-__all__ = ["ROWS", "TABLES", "Row", "Source"]
+__all__ = ["ROWS", "TABLES", "Row"]
 
 #: The tables of the page: their heads, and their rows.
 TABLES = {
