@@ -652,10 +652,12 @@ def test_hat():
 # --- the tables themselves ---
 
 def marked():
-    """The keys that the tests above are bound to, read as the page reads them."""
-    tree = ast.parse(Path(__file__).read_text(encoding="utf-8"))
-    return [mark.value for node in tree.body if isinstance(node, ast.FunctionDef) for decorator in node.decorator_list
-            if ast.unparse(decorator).startswith("pytest.mark.rosetta") for mark in decorator.args]
+    """The keys that tests are bound to, here and in ``test_line_by_line.py``, read as the pages read them."""
+    trees = [ast.parse((Path(__file__).parent / name).read_text(encoding="utf-8"))
+             for name in ("test_rosetta.py", "test_line_by_line.py")]
+    return [mark.value for tree in trees for node in tree.body if isinstance(node, ast.FunctionDef)
+            for decorator in node.decorator_list if ast.unparse(decorator).startswith("pytest.mark.rosetta")
+            for mark in decorator.args]
 
 
 def test_every_conversion_has_one_test():
