@@ -36,7 +36,7 @@ from test_rosetta import (
     scores,
     states,
 )
-from variants import BIG_BLANK_FRAMES, DURATIONS, multi_blank_alignments, tdt_alignments
+from variants import BIG_BLANK_FRAMES, DURATIONS, monotonic_alignments, multi_blank_alignments, tdt_alignments
 
 from reference_impl import ctc, log_softmax
 from reference_impl.as_published.rosetta import ROWS, TABLES
@@ -299,6 +299,21 @@ def test_cost_by_frames():
         loss, _ = loss_and_occupancy("rnnt", log_probs, targets, 0)
         cases.append(((math.log(total) / -T, T), (loss,), ()))
     check_row("line-speechbrain-cost", cases)
+
+
+@pytest.mark.rosetta("line-monotonic-grid")
+def test_a_symbol_a_frame():
+    """Strings of t symbols, by their last one; those of all frames have the total."""
+    cases = []
+    for T, V, targets in LATTICES:
+        log_probs = scores("rnnt", T, V, targets)
+        alpha = logs([[math.fsum(probability(log_probs, path) for path in monotonic_alignments(targets[:u], t, V, 0))
+                       for u in range(len(targets) + 1)] for t in range(T + 1)])
+        for t, u in itertools.product(range(T), range(1, len(targets) + 1)):
+            if np.isfinite(alpha[t + 1, u]):
+                cases.append(((alpha[t, u], log_probs[t, u, 0], alpha[t, u - 1],
+                               log_probs[t, u - 1, targets[u - 1]]), (alpha[t + 1, u],), ()))
+    check_row("line-monotonic-grid", cases)
 
 
 @pytest.mark.rosetta("line-warp-rnnt-cost")

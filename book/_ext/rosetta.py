@@ -3,9 +3,9 @@
 A row that converts something is marked "checked": the mark leads to its entry on a page of entries, with the
 conversion, the claims that it rests on, and the source of the test, a function in a file of ``rosetta_tests`` with the
 mark ``@pytest.mark.rosetta("key")``. A row that repeats the conversion of another leads to the other's entry. A row
-without conversion is marked "name", or "read" on the page line by line. Notes of the claims follow the mark, as
-everywhere. The tests are read as text, never imported. The build warns about a conversion without a test, and about a
-mark for which there is no conversion. In the PDF there is no page of entries, and no link.
+without conversion is marked "name", or "read" on the page line by line. Its claims stand beside that mark, or beside
+somebody's line. The tests are read as text, never imported. The build warns about a conversion without a test, and
+about a mark for which there is no conversion. In the PDF there is no page of entries, and no link.
 """
 
 import ast
@@ -46,15 +46,18 @@ class RosettaDirective(SphinxDirective):
     required_arguments = 1
 
     def run(self):
-        heads, rows = TABLES[self.arguments[0]]
+        name, = self.arguments
+        heads, rows = TABLES[name]
         lines = ["| " + " | ".join([*heads, "check"]) + " |", "|" + "---|" * (len(heads) + 1)]
-        lines += ["| " + " | ".join([*row.cells, mark(row)]) + " |" for row in rows]
+        for row in rows:
+            cells = [*row.cells, f"{{rosetta-mark}}`{row.key}`"]
+            cells[0 if name.startswith("line-") else -1] += claim_mark(row)
+            lines.append("| " + " | ".join(cells) + " |")
         return self.parse_text_to_nodes("\n".join(lines))
 
 
-def mark(row):
-    """What the last cell of a row says, in Markdown."""
-    return f"{{rosetta-mark}}`{row.key}`" + (f"{{claim}}`{', '.join(row.claims)}`" if row.claims else "")
+def claim_mark(row):
+    return f"{{claim}}`{', '.join(row.claims)}`" if row.claims else ""
 
 
 class RosettaMark(SphinxRole):

@@ -75,23 +75,23 @@ def equation_16(y, collected, alpha_hat_beta_hat_by_y):
     return y - 1 / (y * alpha_hat_beta_hat_by_y.sum(1, keepdims=True)) * collected
 
 
-_NOTEBOOK = "{ref}`Repair "
+_REPAIR = "{ref}`Repair "
 
 CTC_LINES = {
     "paddlespeech": (
         Row("line-step-alpha", (r"$\alpha_t(s) = \sum p(\pi_{1:t} \mid x)$, recursion", "{eq}`eq-ctc-alpha`",
-                                f"Sum over prefixes, not paths: {_NOTEBOOK}2 <route-repair-2>`; edges: "
-                                f"{_NOTEBOOK}7 <route-repair-7>`."),
+                                f"Sum over prefixes, not paths: {_REPAIR}2 <route-repair-2>`; edges: "
+                                f"{_REPAIR}7 <route-repair-7>`."),
             claims=("paddlespeech-alpha", "paddlespeech-skip"), checked_as="line-torch-alpha"),
         Row("line-step-beta", (r"$\beta_t(s) = 0$ for $s < \lvert l' \rvert$", "{eq}`def-ctc-2006-beta`",
-                               f"The inequality is reversed: {_NOTEBOOK}1 <route-repair-1>`."),
+                               f"The inequality is reversed: {_REPAIR}1 <route-repair-1>`."),
             claims=("paddlespeech-beta",)),
         Row("line-step-p", (r"$p = \sum_s \alpha_t(s)\, \beta_t(s) / y^t_{l'_s}$", "{eq}`eq-ctc-2006-frame-sum`",
-                            f"One emission too many; states, not symbols: {_NOTEBOOK}3 <route-repair-3>`."),
+                            f"One emission too many; states, not symbols: {_REPAIR}3 <route-repair-3>`."),
             p_at, claims=("paddlespeech-product", "paddlespeech-state")),
         Row("line-step-1", (r"(1) $\partial p / \partial y = \frac{1}{y^2} \sum \alpha\, \beta$",
                             "{eq}`eq-ctc-2006-grad-probs`",
-                            f"Right; its quotient rule: {_NOTEBOOK}4 <route-repair-4>`."),
+                            f"Right; its quotient rule: {_REPAIR}4 <route-repair-4>`."),
             step_1, claims=("paddlespeech-step-1", "paddlespeech-quotient")),
         Row("line-step-2", (r"(2) $\frac{1}{p\, y^2} \sum \alpha\, \beta$", "{eq}`eq-ctc-2006-grad-log`",
                             "The derivative of the logarithm divides by $p$."),
@@ -105,8 +105,8 @@ CTC_LINES = {
                                r"Softmax minus occupancy; one of two emissions is divided out."),
             last_step, claims=("paddlespeech-notebook",)),
         Row("line-step-16", (r"(16) the same with $\hat\alpha, \hat\beta$, $p$ as a sum over $s$",
-                             "{eq}`eq-ctc-2006-grad-scaled`", f"Any scales cancel: {_NOTEBOOK}5 <route-repair-5>`, "
-                             f"and $C_t$: {_NOTEBOOK}6 <route-repair-6>`."),
+                             "{eq}`eq-ctc-2006-grad-scaled`", f"Any scales cancel: {_REPAIR}5 <route-repair-5>`, "
+                             f"and $C_t$: {_REPAIR}6 <route-repair-6>`."),
             equation_16, claims=("paddlespeech-equation-16", "paddlespeech-scales"))),
     "warp-ctc": (
         Row("line-warp-ctc-cpu", ("CPU: `probs - exp(output - log(probs) - log_partition)`",
@@ -127,7 +127,7 @@ CTC_LINES = {
                                 "Occupancies are added atomically, in no fixed order."),
             claims=("torch-ctc-gpu-gradient", "torch-ctc-atomics"), checked_as="gradient-torch"),
         Row("line-torch-cudnn", ("cuDNN: no source", "{eq}`eq-ctc-grad-logits`",
-                                 "Chosen for blank 0, int32 targets and full lengths. Nothing of it can be read."),
+                                 "Chosen for float32, blank 0 and int32 targets, if more holds. It cannot be read."),
             claims=("torch-ctc-cudnn",))),
     "tensorflow": (
         Row("line-tensorflow-sparse", ("sparse: `y - exp(prob_sum - log_p_z_x)`", "{eq}`eq-ctc-grad-logits`",
@@ -164,5 +164,5 @@ CTC_LINES = {
     "keras": (
         Row("line-keras", ("`sum(y_true != mask_index)`", "{eq}`def-ctc-loss`",
                            "Labels that are 0 do not count, so none may be 0. The loss is the backend's."),
-            label_length, claims=("keras-length",)),),
+            label_length, claims=("keras-length", "keras-backend")),),
 }

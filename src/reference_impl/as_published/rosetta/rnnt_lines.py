@@ -79,6 +79,10 @@ def loss_from_speechbrain(cost, T):
     return cost * T
 
 
+def alpha_of_monotonic(alpha_s, blank, alpha_s_minus_1, label):
+    return np.logaddexp(alpha_s + blank, alpha_s_minus_1 + label)
+
+
 def mismatch_ratio(a, b):
     return abs(a - b) / abs(max(a, b))
 
@@ -91,11 +95,12 @@ _GRID = "{eq}`eq-rnnt-alpha`, {eq}`eq-rnnt-beta`"
 
 RNNT_LINES = {
     "warprnnt_numba": (
-        Row("line-numba-cpu", (r"CPU: `(1 + lambda)` as `log1p(fastemit_lambda)` in the label's exponent",
-                               "{eq}`def-fastemit-field`", r"$(1 + \lambda)\,\gamma_y$: FastEmit scales the label's "
-                               "posterior, and never the blank's."),
+        Row("line-numba-cpu", ("CPU: `-exp(log1p(fastemit_lambda) + log_probs + g - loglike)`",
+                               "{eq}`def-fastemit-field`", r"`log1p` in the exponent is the factor: $-(1 + \lambda)\,"
+                               r"\gamma_y$ for a label. A blank has none."),
             claims=("warprnnt-numba-cpu-gradient", "warprnnt-numba-cpu-fastemit"), checked_as="gradient-fastemit-cpu"),
-        Row("line-numba-gpu", ("GPU: the same factor; `fastemit_grad` added for every symbol",
+        Row("line-numba-gpu", ("GPU: `grad + fastemit_grad - exp(log1p(fastemit_lambda) + alphas + logpk - logll + "
+                               "betas_next)`",
                                "{eq}`eq-fastemit-fused`",
                                r"The softmax sends $\lambda\,\gamma_y$ to all symbols. No loss has this gradient."),
             claims=("warprnnt-numba-gpu-gradient", "warprnnt-numba-gpu-fastemit"),
@@ -175,7 +180,7 @@ RNNT_LINES = {
                               r"A posterior is the share times what the node has received. There is no $\beta$."),
             term_grads, claims=("k2-gradient", "k2-fake", "fast-rnnt-gradient")),
         Row("line-icefall-picture", ("icefall's pictures: `px_grad + py_grad`", "{eq}`eq-rnnt-node-occupancy`",
-                                     "What is drawn is the occupancy of a node, not a gradient of the loss."),
+                                     "What is drawn is each node's occupancy."),
             claims=("icefall-picture", "icefall-pictures"), checked_as="node-gradient"),
         Row("line-k2-smoothed", ("`px * combined_scale + px_lmonly * lm_only_scale + px_amonly * am_only_scale`",
                                  "{eq}`def-k2-smoothed`", "Log-probs are mixed, whatever the documentation says."),
@@ -224,8 +229,8 @@ RNNT_LINES = {
                                           "{eq}`eq-rnnt-grad-log-probs`",
                                           "Minus the posteriors."),
             claims=("speechbrain-gradient",), checked_as="gradient-cpu"),
-        Row("line-speechbrain-cost", ("`-log_p / T`", "{eq}`eq-rnnt-total`", "The value is divided by the frames, the "
-                                      "gradient is not."),
+        Row("line-speechbrain-cost", ("`-(alpha + log_probs) / T` at the last node", "{eq}`eq-rnnt-total`",
+                                      "The value is divided by the frames, the gradient is not."),
             loss_from_speechbrain, claims=("speechbrain-cost", "speechbrain-asked-normalised")),
         Row("line-speechbrain-grid", ("`alpha`, `beta`", _GRID, "One thread a row, which waits for the row below."),
             claims=("speechbrain-alpha", "speechbrain-beta"), checked_as="alpha-beta-rnnt")),
@@ -274,8 +279,7 @@ RNNT_LINES = {
         Row("line-monotonic-grid", ("`alpha`, `beta`; cost `-alpha(T-1, S)`",
                                     "{eq}`eq-mono-alpha`, {eq}`eq-mono-beta`, {eq}`eq-mono-total`",
                                     "Every symbol takes a frame, so no blank has to end the path."),
-            claims=("monotonic-rnnt-alpha", "monotonic-rnnt-beta", "monotonic-rnnt-cost"),
-            checked_as="gradient-monotonic")),
+            alpha_of_monotonic, claims=("monotonic-rnnt-alpha", "monotonic-rnnt-beta", "monotonic-rnnt-cost"))),
     "iamjanvijay-rnnt": (
         Row("line-janvijay", ("`grads - probs * sum(grads)`", "{eq}`eq-log-softmax-vjp`",
                               "Log-softmax differentiated by hand: minus posteriors become the logits' gradient."),
