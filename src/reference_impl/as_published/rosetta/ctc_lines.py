@@ -79,10 +79,13 @@ _REPAIR = "{ref}`Repair "
 
 CTC_LINES = {
     "paddlespeech": (
-        Row("line-step-alpha", (r"$\alpha_t(s) = \sum p(\pi_{1:t} \mid x)$, recursion", "{eq}`eq-ctc-alpha`",
-                                f"Sum over prefixes, not paths: {_REPAIR}2 <route-repair-2>`; edges: "
-                                f"{_REPAIR}7 <route-repair-7>`."),
-            claims=("paddlespeech-alpha", "paddlespeech-skip"), checked_as="line-torch-alpha"),
+        Row("line-step-prefix", (r"$\alpha_t(s) = \sum p(\pi_{1:t} \mid x)$, $\pi$ a path", "{eq}`def-ctc-alpha`",
+                                 f"It counts a prefix once for each suffix: {_REPAIR}2 <route-repair-2>`."),
+            claims=("paddlespeech-alpha",)),
+        Row("line-step-alpha", (r"$(\alpha_{t-1}(s) + \alpha_{t-1}(s-1) + \alpha_{t-1}(s-2))\, y^t_{l'_s}$",
+                                "{eq}`eq-ctc-alpha`", f"Right, except in the first two states: {_REPAIR}7 "
+                                "<route-repair-7>`."),
+            claims=("paddlespeech-skip",), checked_as="line-torch-alpha"),
         Row("line-step-beta", (r"$\beta_t(s) = 0$ for $s < \lvert l' \rvert$", "{eq}`def-ctc-2006-beta`",
                                f"The inequality is reversed: {_REPAIR}1 <route-repair-1>`."),
             claims=("paddlespeech-beta",)),
