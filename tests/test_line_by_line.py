@@ -459,6 +459,13 @@ def test_equations_and_places_of_the_rows_exist():
     assert len(places) > 7 and {label for label in places if f"({label})=" not in cells} == set()
 
 
+def test_a_reader_of_warprnnt_numba_meets_the_factor_first():
+    section = PAGE.partition("(line-warprnnt-numba)=\n")[2].partition("\n(")[0]
+    assert "(1 + lambda)" in section.splitlines()[0]
+    assert section.splitlines()[2].startswith("The factor $(1 + \\lambda)$")
+    assert "log1p(fastemit_lambda)" in LINES["line-warprnnt-numba"][0].cells[0]
+
+
 def test_the_page_is_short():
     """Words of the page and of its tables; formulas, lines of code and marks are none."""
     cells = [cell for rows in LINES.values() for row in rows for cell in row.cells]
