@@ -157,6 +157,16 @@ def all_paragraphs():
     for path in [*sorted((ROOT / "book").rglob("*.md")), *sorted((ROOT / "notebooks").glob("*.ipynb"))]:
         yield from page(path)
     yield from reference_paragraphs()
+    yield from rosetta_rows()
+
+
+def rosetta_rows():
+    """Yield the rows of the Rosetta stone, which the pages print from the registry."""
+    from reference_impl.as_published.rosetta import ROWS
+
+    for row in ROWS.values():
+        found = marked(f"row {row.key}", MATH.sub(" ", " | ".join(row.cells)))
+        yield found._replace(claims=(*found.claims, *row.claims))
 
 
 def sources_of_bugs():

@@ -652,10 +652,12 @@ def test_hat():
 # --- the tables themselves ---
 
 def marked():
-    """The keys that the tests above are bound to, read as the page reads them."""
-    tree = ast.parse(Path(__file__).read_text(encoding="utf-8"))
-    return [mark.value for node in tree.body if isinstance(node, ast.FunctionDef) for decorator in node.decorator_list
-            if ast.unparse(decorator).startswith("pytest.mark.rosetta") for mark in decorator.args]
+    """The keys that tests are bound to, here and in ``test_line_by_line.py``, read as the pages read them."""
+    trees = [ast.parse((Path(__file__).parent / name).read_text(encoding="utf-8"))
+             for name in ("test_rosetta.py", "test_line_by_line.py")]
+    return [mark.value for tree in trees for node in tree.body if isinstance(node, ast.FunctionDef)
+            for decorator in node.decorator_list if ast.unparse(decorator).startswith("pytest.mark.rosetta")
+            for mark in decorator.args]
 
 
 def test_every_conversion_has_one_test():
@@ -667,15 +669,13 @@ def test_rows_fit_their_tables():
     for name, (heads, rows) in TABLES.items():
         for row in rows:
             assert len(row.cells) == len(heads), row.key
-            assert row.converts or not row.sources and name in ("names", "variables"), row.key
+            assert row.converts or row.checked_as or row.claims or name in ("names", "variables"), row.key
+            assert not row.checked_as or ROWS[row.checked_as].converts and not row.converts, row.key
 
 
-def test_sources_are_places():
-    for row in ROWS.values():
-        for source in row.sources:
-            assert len(source.commit) == 40 if "/" in source.repository else source.address is None, row.key
-            lines = source.place.split("-")
-            assert not source.place[0].isdigit() or list(map(int, lines)) == sorted(map(int, lines)), row.key
+def test_claims_of_rows_are_there():
+    known = json.loads((DATA / "claims.json").read_text(encoding="utf-8"))["claims"]
+    assert {name for row in ROWS.values() for name in row.claims} <= {claim["id"] for claim in known}
 
 
 @pytest.mark.parametrize(("key", "cases", "options", "says"), [

@@ -13,32 +13,40 @@ from sphinx.util.docutils import docutils_namespace
 
 ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT / "book" / "_ext"))
+import claims  # noqa: E402
 import rosetta  # noqa: E402
 
 from reference_impl.as_published.rosetta import ROWS, TABLES  # noqa: E402
 
-TESTS = ROOT / "tests" / "test_rosetta.py"
+TESTS = {"tests.py": ROOT / "tests" / "test_rosetta.py", "lines.py": ROOT / "tests" / "test_line_by_line.py"}
+CLAIMS = ROOT / "data" / "claims.json"
 CITED = ("{cite:t}", "{eq}", "{ref}", "](../")  # what a small book has no target for
 
 
 @pytest.fixture
 def book(tmp_path, monkeypatch):
-    """All tables on one page, with words in place of citations and links."""
+    """All tables on two pages, with words in place of citations and links."""
     plain = {name: (heads, list(rows)) for name, (heads, rows) in TABLES.items()}
     words = {row.key: tuple("elsewhere" if any(each in cell for each in CITED) else cell for cell in row.cells)
              for row in ROWS.values()}
     for _, rows in plain.values():
         rows[:] = [replace(row, cells=words[row.key]) for row in rows]
     monkeypatch.setattr(rosetta, "TABLES", plain)
-    (tmp_path / "tests.py").write_text(TESTS.read_text(encoding="utf-8"), encoding="utf-8")
-    page = "".join(f"## {name}\n\n```{{rosetta}} {name}\n```\n\n" for name in plain)
-    (tmp_path / "index.md").write_text(f"# Book\n\n{page}")
+    for name, path in TESTS.items():
+        (tmp_path / name).write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / CLAIMS.name).write_text(CLAIMS.read_text(encoding="utf-8"), encoding="utf-8")
+    tables = {name: f"## {name}\n\n```{{rosetta}} {name}\n```\n\n" for name in plain}
+    lines = "".join(table for name, table in tables.items() if name.startswith("line-"))
+    others = "".join(table for name, table in tables.items() if not name.startswith("line-"))
+    (tmp_path / "index.md").write_text(f"# Book\n\n{others}```{{toctree}}\nlines\n```\n")
+    (tmp_path / "lines.md").write_text(f"# Lines\n\n{lines}")
     return tmp_path
 
 
 def build(book, builder="html"):
     warnings = StringIO()
-    settings = {"extensions": ["myst_parser", "rosetta"], "html_theme": "basic", "rosetta_tests": "tests.py",
+    settings = {"extensions": ["myst_parser", "rosetta"], "html_theme": "basic", "rosetta_tests": [*TESTS],
                 "myst_enable_extensions": ["dollarmath"]}
     with docutils_namespace():
         out = book / "_build" / builder
@@ -50,32 +58,42 @@ def build(book, builder="html"):
 def test_every_row_has_its_mark_and_every_conversion_its_entry(book):
     out, warnings = build(book)
     assert not warnings
-    page = BeautifulSoup((out / "index.html").read_text(encoding="utf-8"), "html.parser")
-    marks = {mark["id"]: mark for mark in page.select("table .rosetta-mark")}
+    pages = {name: BeautifulSoup((out / name).read_text(encoding="utf-8"), "html.parser")
+             for name in ("index.html", "lines.html", f"{rosetta.ENTRIES}.html")}
+    marks = {mark["id"]: (name, mark) for name, page in pages.items() for mark in page.select("table .rosetta-mark")}
     assert list(marks) == [rosetta.row_id(row.key) for _, rows in TABLES.values() for row in rows]
-    entries = BeautifulSoup((out / f"{rosetta.ENTRIES}.html").read_text(encoding="utf-8"), "html.parser")
+    entries = pages[f"{rosetta.ENTRIES}.html"]
+    _, known = claims.load(CLAIMS)
     for key, row in ROWS.items():
-        mark = marks[rosetta.row_id(key)]
-        if not row.converts:
-            assert mark.get_text() == "name" and mark.a is None
+        name, mark = marks[rosetta.row_id(key)]
+        assert (name == "lines.html") == key.startswith("line-")
+        cells = mark.find_parent("tr")("td")
+        assert len(cells[0 if key.startswith("line-") else -1].select("sup.claim-mark a")) == len(row.claims)
+        home = ROWS[row.checked_as or key]
+        if not home.converts:
+            assert mark.get_text() == ("read" if key.startswith("line-") else "name") and mark.a is None
             continue
         address, _, anchor = mark.a["href"].partition("#")
         assert mark.get_text() == f"checked: {key}" and address == f"{rosetta.ENTRIES}.html"
         entry = entries.find(id=anchor)
+        if row.checked_as:
+            assert anchor == rosetta.entry_id(home.key) and not entries.find(id=rosetta.entry_id(key))
+            continue
         function = row.to_ours or row.from_ours
         assert f"def {function.__name__}(" in entry.get_text()
         assert "@pytest.mark.rosetta(" in entry.details.get_text() and f'"{key}"' in entry.details.get_text()
-        assert entry.find("a", string="Back to its row")["href"].endswith(f"index.html#{rosetta.row_id(key)}")
-        for source in row.sources:
-            assert f"{source.path}, {source.place}" in entry.get_text()
-            assert source.address is None or entry.find("a", href=source.address)
+        assert entry.find("a", string="Back to its row")["href"].endswith(f"{name}#{rosetta.row_id(key)}")
+        for name in row.claims:
+            text, address = claims.address(known[name])
+            assert entry.find("a", href=address) and text.split(", ")[0] in entry.get_text()
 
 
 def test_there_are_no_links_in_the_pdf(book):
     out, warnings = build(book, "latex")
     assert not warnings
     tex = next(out.glob("*.tex")).read_text(encoding="utf-8")
-    assert tex.count("checked") >= sum(row.converts for row in ROWS.values()) and "rosetta/rows" not in tex
+    checked = sum(ROWS[row.checked_as or key].converts for key, row in ROWS.items())
+    assert tex.count("checked") >= checked and "rosetta/rows" not in tex
 
 
 MARK = '@pytest.mark.rosetta("tgtlen")'

@@ -113,7 +113,7 @@ def candidate_subject(candidate, *, name="") -> Subject:
 
 
 def torch_subject(function: Callable, kind: str, *, name="", scores="logits", layout="", twice=True) -> Subject:
-    """A torch loss with torch's arguments: ``function(scores, targets, logit_lengths, target_lengths, blank=0)``.
+    """A torch loss with the usual arguments: ``function(scores, targets, logit_lengths, target_lengths, blank=0)``.
 
     It returns the losses (B,) or a reduced one; the gradient is autograd's. ``layout`` is one of :data:`LAYOUTS`;
     without ``twice`` there is no second backward pass.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .table import Row, read_in
+from .table import Row
 
 __all__ = ["GRADIENTS"]
 
@@ -57,43 +57,37 @@ def hat(blank, labels):
     return -np.logaddexp(0, -blank), log_labels - np.logaddexp(0, blank)
 
 
-_NUMBA = "warprnnt_numba warprnnt_numba/rnnt_loss/utils"
-_PADDLE = "paddle-transducer include/detail"
-_NEMO = "nemo nemo/collections/asr/parts/numba/rnnt_loss/utils"
-
 GRADIENTS = (
     Row("gradient-warp-ctc", ("CTC, warp-ctc: `p - exp(alpha + beta - log p - loglik)`", "logits",
                               "{eq}`eq-ctc-grad-logits-2006`"), warp_ctc, None,
-        read_in("warp-ctc include/detail/cpu_ctc.h 310-315")),
+        claims=("warp-ctc-gradient",)),
     Row("gradient-tensorflow", (r"CTC, TensorFlow's sparse loss: the same without `log p`, because its $\beta$ "
                                 "excludes the emission", "logits", "{eq}`eq-ctc-grad-logits`"), tensorflow, None,
-        read_in("tensorflow tensorflow/core/util/ctc/ctc_loss_calculator.h CalculateGradient")),
+        claims=("tensorflow-sparse-gradient",)),
     Row("gradient-torch", ("CTC, torch: as warp-ctc, multiplied by the upstream gradient",
                            "logits, though torch says log-probs", "{ref}`reading the kernels <reading-the-kernels>`"),
-        torch_ctc, None, read_in("torch aten/src/ATen/native/LossCTC.cpp ctc_loss_backward_cpu_template")),
+        torch_ctc, None, claims=("torch-ctc-gradient", "warp-ctc-gradient", "torch-ctc-documented")),
     Row("gradient-cpu", ("RNN-T, CPU code of warp-transducer: `-exp(log_probs + alpha + beta_next - loglike)`",
                          "log-probs", "{eq}`eq-rnnt-grad-log-probs`"), by_arc, None,
-        read_in("warp-transducer include/detail/cpu_rnnt.h 253-267")),
+        claims=("warp-transducer-cpu-gradient",)),
     Row("gradient-fused", ("RNN-T, GPU code of warp-transducer; torchaudio by default, CPU and GPU: "
                            "`exp(g + beta) - exp(g + beta_next)`", "logits", "{eq}`eq-rnnt-fused`"), fused, None,
-        read_in("warp-transducer include/detail/gpu_rnnt_kernel.h 161-174",
-                "torchaudio src/libtorchaudio/rnnt/cpu/cpu_kernels.h ComputeGradientsOneSequence")),
+        claims=("warp-transducer-gpu-gradient", "torchaudio-default", "torchaudio-cpu-gradient",
+                "torchaudio-gpu-gradient")),
     Row("gradient-fastemit-cpu", (r"RNN-T with FastEmit, CPU code of NeMo, warprnnt_numba and Paddle: $\gamma_y$ times "
                                   "`(1 + fastemit_lambda)`", "log-probs; the gradient of no loss",
                                   "[](../notebooks/65_fastemit.ipynb)"), fastemit_by_label_arc, None,
-        read_in(f"{_NUMBA}/cpu_utils/cpu_rnnt.py 327-329", f"{_NEMO}/cpu_utils/cpu_rnnt.py 336-338",
-                f"{_PADDLE}/cpu_rnnt.h 338-342")),
+        claims=("nemo-cpu-gradient", "warprnnt-numba-cpu-gradient", "paddle-cpu-gradient")),
     Row("gradient-fastemit-gpu", ("their GPU code: the same, and its part of the visits",
                                   "logits; the gradient of no loss", "[](../notebooks/65_fastemit.ipynb)"),
         fastemit_fused, None,
-        read_in(f"{_NUMBA}/cuda_utils/gpu_rnnt_kernel.py 350-385", f"{_NEMO}/cuda_utils/gpu_rnnt_kernel.py 358-393",
-                f"{_PADDLE}/gpu_rnnt_kernel.h 356-382")),
+        claims=("nemo-gpu-gradient", "warprnnt-numba-gpu-gradient", "paddle-gpu-gradient")),
     Row("gradient-k2", ("k2, fast_rnnt: $+$ occupancy of each arc",
                         "arc scores; a gradient of the log-likelihood (hence the sign)", "{eq}`eq-gradient-theorem`"),
-        loss_from_k2, loss_from_k2, read_in("k2 k2/python/csrc/torch/mutual_information_cpu.cu 201-214")),
+        loss_from_k2, loss_from_k2, claims=("k2-gradient", "fast-rnnt-gradient")),
     Row("gradient-monotonic", ('monotonic RNN-T: k2\'s "modified", RNA, `monotonic-rnnt`', "logits",
                                "{eq}`eq-mono-fused`"), monotonic, None,
-        read_in("monotonic-rnnt include/gpu_rnnt_kernel.h 273-286")),
+        claims=("k2-type-names", "monotonic-rnnt-gradient")),
     Row("gradient-hat", ("HAT: `logsigmoid(blank)`, and `log_softmax(labels) + logsigmoid(-blank)`", "logits",
-                         "{eq}`eq-hat-visits`, {eq}`eq-hat-grad-label`"), hat),
+                         "{eq}`eq-hat-visits`, {eq}`eq-hat-grad-label`"), hat, claims=("k2-hat",)),
 )

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from .table import Row, read_in
+from .table import Row
 
 __all__ = ["NAMES", "QUANTITIES"]
 
 NAMES = (
     Row("logits", ("`logits`",
-                   "activations, `acts` (warp-ctc, warp-transducer), unnormalised log-probs, joiner output")),
+                   "activations, `acts` (warp-ctc, warp-transducer), unnormalised log-probs, joiner output"),
+        claims=("warp-ctc-acts", "warp-transducer-acts")),
     Row("log-probs", ("`log_probs`", '`lp`, log-softmax output; in some interfaces "input", which may mean either')),
     Row("targets", ("`targets`", "labels, transcript, `labels`, `y`")),
-    Row("logit-lengths", ("`logit_lengths`", "input lengths, `act_lens`, source lengths, `srcLen`")),
-    Row("target-lengths", ("`target_lengths`", "label lengths, `label_lens`, `tgtLen`")),
+    Row("logit-lengths", ("`logit_lengths`", "input lengths, `act_lens`, source lengths, `srcLen`"),
+        claims=("warp-ctc-acts",)),
+    Row("target-lengths", ("`target_lengths`", "label lengths, `label_lens`, `tgtLen`"),
+        claims=("warp-transducer-acts",)),
     Row("blank", ("`blank`", r"null, $\epsilon$, $\phi$, $\varnothing$")),
     Row("occupancy", ("occupancy", r'posterior, occupation probability, soft alignment, "gradient of the scores" (k2), '
-                                   r"$\gamma$")),
-    Row("encodings", ("$f_t(k)$, $g_u(k)$; `encodings`, `predictions`", "`am`, `lm` (k2)")),
+                                   r"$\gamma$"), claims=("k2-gradient",)),
+    Row("encodings", ("$f_t(k)$, $g_u(k)$; `encodings`, `predictions`", "`am`, `lm` (k2)"), claims=("k2-simple",)),
 )
 
 
@@ -125,54 +128,49 @@ def bits(nats):
     return nats / np.log(2)
 
 
-_K2 = "k2 k2/python/k2/rnnt_loss.py"
-_NUMBA = "warprnnt_numba warprnnt_numba/rnnt_loss/utils"
-
 QUANTITIES = (
     Row("time-first", ("`logits` (B, T, V)", "(T, B, V): warp-ctc, torch's CTC"), batch_first, batch_first,
-        read_in("warp-ctc include/ctc.h 80-89", "torch aten/src/ATen/native/LossCTC.cpp ctc_loss_impl")),
+        claims=("warp-ctc-layout", "torch-ctc-layout")),
     Row("flat-labels", ("`targets` (B, U), padded", "`flat_labels`, concatenated: warp-ctc; torch's CTC, if 1-d"),
-        padded, concatenated, read_in("warp-ctc include/ctc.h 93-94")),
+        padded, concatenated, claims=("warp-ctc-layout", "torch-ctc-layout")),
     Row("tgtlen", ("`target_lengths`", "larger by one inside kernels, where it counts rows: torchaudio's `tgtLen`, "
                                        "warp-transducer's `U`"), one_less, one_more,
-        read_in("torchaudio src/libtorchaudio/rnnt/cpu/cpu_kernels.h ComputeGradients",
-                "warp-transducer include/detail/cpu_rnnt.h 293")),
+        claims=("torchaudio-rows", "warp-transducer-rows")),
     Row("blank-negative", ("`blank` = V - 1", "`blank=-1`: torchaudio's RNN-T"), from_the_end, None,
-        read_in("torchaudio-wheel torchaudio/functional/functional.py 1786-1787")),
+        claims=("torchaudio-blank",)),
     Row("blank-last", ("`blank` = 0, labels from 1", "blank V - 1, labels from 0: TensorFlow's sparse CTC, NeMo"),
         blank_to_the_front, blank_to_the_back,
-        read_in("tensorflow tensorflow/core/util/ctc/ctc_loss_calculator.h CTCLossCalculator",
-                "nemo nemo/collections/asr/losses/rnnt.py 416")),
+        claims=("tensorflow-sparse-blank", "nemo-blank-last")),
     Row("loss", ("`loss`", "minus: log-likelihood, `loglike`, `llForward`, total score, `tot_scores` (k2); the same: "
                            "cost, negative log-likelihood, `nll`"), negated, negated,
-        read_in("k2 k2/python/k2/ctc_loss.py 138-142", "warp-transducer include/detail/cpu_rnnt.h 209")),
+        claims=("k2-tot-scores", "k2-cost")),
     Row("loss-bits", ("`loss`, nats", "bits"), nats, bits),
     Row("loss-fastemit", ("`loss` with FastEmit", r"times $1 + \lambda$: warprnnt_numba, NeMo"), cost_of_fastemit,
         scaled_by_fastemit,
-        read_in(f"{_NUMBA}/cpu_utils/cpu_rnnt.py 232", f"{_NUMBA}/rnnt_helper.py 114-115",
-                "nemo nemo/collections/asr/parts/numba/rnnt_loss/utils/cpu_utils/cpu_rnnt.py 237")),
+        claims=("warprnnt-numba-cpu-cost", "warprnnt-numba-gpu-cost", "nemo-cpu-cost", "nemo-gpu-cost")),
     Row("denom", ("log-sum-exp of the logits", "`denom`, the same: torchaudio; log-partition"), unchanged, unchanged,
-        read_in("torchaudio src/libtorchaudio/rnnt/cpu/cpu_kernels.h LogSumExp2D")),
+        claims=("torchaudio-denominator",)),
     Row("denom-negative", ("log-sum-exp of the logits", "`denom`, with the opposite sign: warp-transducer's GPU code"),
-        negated, negated, read_in("warp-transducer include/detail/reduce.h 103")),
+        negated, negated, claims=("warp-transducer-denom",)),
     Row("pairs", ("log-probs of blanks (T, U+1) and labels (T, U)",
                   "`log_probs2`, two for each node, flat: warp-transducer's CPU code"), arcs_from_pairs, None,
-        read_in("warp-transducer include/detail/cpu_rnnt.h 120-127")),
+        claims=("warp-transducer-pairs",)),
     Row("k2-arcs", ("scores of blank arcs (T, U+1) and label arcs (T, U)",
                     "`py` [s][t], `px` [s][t] with a column more (k2, regular)"), arcs_from_k2, arcs_to_k2,
-        read_in(f"{_K2} 131-157")),
+        claims=("k2-alpha", "k2-last-column")),
     Row("k2-grads", (r"$\gamma_\varnothing$, $\gamma_y$, posteriors of arcs",
                      "`py_grad`, `px_grad` (k2), gradients of $\\log Z$, hence positive"), arcs_from_k2, None,
-        read_in("k2 k2/python/csrc/torch/mutual_information_cpu.cu 126-254")),
-    Row("node-gradient", ("node occupancy", "node posterior, node gradient (icefall's pictures)"), node_occupancy),
-    Row("am-lm", ("`logits` of the simple joiner", "`am` + `lm` (k2)"), joint_logits, None, read_in(f"{_K2} 170-218")),
+        claims=("k2-gradient",)),
+    Row("node-gradient", ("node occupancy", "node posterior, node gradient (icefall's pictures)"), node_occupancy,
+        claims=("icefall-picture",)),
+    Row("am-lm", ("`logits` of the simple joiner", "`am` + `lm` (k2)"), joint_logits, None, claims=("k2-simple",)),
     Row("rnnt-type", ("`label_frames=0`, `label_frames=1`",
                       '`rnnt_type` "regular", "modified" (k2); its `px` has one column more than `py`, or as many'),
-        label_frames, rnnt_type, read_in(f"{_K2} 139-145")),
+        label_frames, rnnt_type, claims=("k2-type-names", "k2-types")),
     Row("scales", ("`prediction_scale`, `encoding_scale`",
                    "`lm_only_scale`, `am_only_scale` (k2); `lm_scale`, `am_scale` (icefall)"), scales, None,
-        read_in(f"{_K2} 1485-1492", "icefall egs/librispeech/ASR/zipformer/model.py 289-299")),
+        claims=("k2-smoothed", "icefall-smoothing")),
     Row("ranges", ("`first_rows`, $b_t$; $Q$",
                    "the first column of `ranges`; `s_range` (k2), `prune_range` (icefall)"), first_rows, ranges_of,
-        read_in(f"{_K2} 776-778", "icefall egs/librispeech/ASR/zipformer/model.py 301-307")),
+        claims=("k2-ranges", "icefall-prune-range")),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .table import Row, read_in
+from .table import Row
 
 __all__ = ["VARIABLES"]
 
@@ -50,25 +50,24 @@ VARIABLES = (
     Row("alpha-beta-2006",
         ("{cite:t}`graves2006ctc`; warp-ctc; torch's own CTC", "emission at $t$", "emission at $t$ and after",
          r"$\alpha\,\beta / y$"), without_second_emission, with_second_emission,
-        read_in("warp-ctc include/detail/cpu_ctc.h 333-338",
-                "torch aten/src/ATen/native/LossCTC.cpp ctc_loss_backward_cpu_template")),
+        claims=("warp-ctc-both-emissions", "torch-ctc-both-emissions")),
     Row("alpha-beta-thesis",
         ("{cite:t}`graves2012supervised`; TensorFlow's sparse CTC", "emission at $t$", "emissions after $t$",
          r"$\alpha\,\beta$"), same, same,
-        read_in("tensorflow tensorflow/core/util/ctc/ctc_loss_calculator.h CalculateBackwardVariables")),
+        claims=("tensorflow-sparse-beta",)),
     Row("alpha-beta-arcs",
         ("weights on the arcs that *leave* a state, as in RNN-T", "emissions before $t$", "emission at $t$ and after",
          r"$\alpha\,\beta$"), emission_moved_to_alpha, emission_moved_to_beta),
     Row("alpha-beta-rnnt",
         ("this book, RNN-T; warp-transducer; torchaudio", "steps before the node", "steps from the node on",
          r"$\alpha\,\beta$"), same, same,
-        read_in("warp-transducer include/detail/cpu_rnnt.h 183-240",
-                "torchaudio src/libtorchaudio/rnnt/cpu/cpu_kernels.h ComputeBetaOneSequence")),
+        claims=("warp-transducer-cpu-alpha", "warp-transducer-cpu-beta", "torchaudio-cpu-alpha",
+                "torchaudio-cpu-beta")),
     Row("alpha-from-1",
         ("{cite:t}`graves2012transduction`", r"the same, at $\alpha(t + 1, u)$: its frames count from 1", "the same",
          r"$\alpha\,\beta$"), frames_from_0, frames_from_1),
     Row("alpha-k2",
         ("k2's `p[s][t]`", r"$\alpha_t(u)$, indices swapped, and one more column; $\log Z$ is its last entry",
          "no $\\beta$", r"$\alpha\,\beta / Z$ is `p_grad`"), without_the_end, with_the_end,
-        read_in("k2 k2/python/k2/rnnt_loss.py 137-157", "k2 k2/python/csrc/torch/mutual_information_cpu.cu 94-117")),
+        claims=("k2-alpha", "k2-gradient")),
 )

@@ -1,4 +1,4 @@
-"""The RNN-T loss of warprnnt_numba and of NeMo's numba code, computed by this package; FastEmit and clamp included."""
+"""The RNN-T loss of :named:`warprnnt_numba` and :named:`NeMo`, computed by this package; with FastEmit and clamp."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAMES = {"logits": "acts", "targets": "labels", "logit_lengths": "act_lens", "t
 
 
 def rnnt_loss(acts, labels, act_lens, label_lens, blank=0, reduction="mean", fastemit_lambda=0.0, clamp=0.0):
-    """RNN-T loss in nats, called as ``rnnt_loss`` of warprnnt_numba and of NeMo.
+    """RNN-T loss in nats, called as ``rnnt_loss`` of :named:`warprnnt_numba` and of :named:`NeMo`.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def rnnt_loss(acts, labels, act_lens, label_lens, blank=0, reduction="mean", fas
     act_lens, label_lens : (B,) tensors of int32 or int64
     blank : int
     reduction : "none" | "mean" | "sum" | None
-        "mean" is the mean over the batch, and None means "none", as NeMo has it.
+        "mean" is the mean over the batch, and None means "none".
     fastemit_lambda : float >= 0
         Multiplies the posteriors of the label arcs by 1 + lambda in the backward pass.
     clamp : float >= 0
@@ -43,13 +43,16 @@ def rnnt_loss(acts, labels, act_lens, label_lens, blank=0, reduction="mean", fas
 
     Notes
     -----
-    Losses without FastEmit, and gradients with and without it, are theirs. What differs, and why:
+    Losses without FastEmit, and gradients with and without it, are theirs :claim:`warprnnt-numba-returned`.
+    What differs, and why:
 
     - With ``fastemit_lambda`` > 0 the value is still -log Z. Theirs is multiplied by 1 + lambda, on the CPU only if a
-      gradient is asked for, so that training and validation disagree. FastEmit's
-      field is the gradient of neither; divide old training curves by 1 + lambda to compare.
+      gradient is asked for, so that training and validation disagree
+      :claim:`warprnnt-numba-cpu-cost, nemo-cpu-cost, warprnnt-numba-returned`. FastEmit's field is the gradient of
+      neither; divide old training curves by 1 + lambda to compare.
     - ``clamp`` acts before the reduction and the upstream gradient, as in their GPU code. Their CPU code clamps after
-      both, so that there the same bound means more for a larger batch.
+      both, so that there the same bound means more for a larger batch
+      :claim:`warprnnt-numba-gpu-clamp, warprnnt-numba-cpu-clamp, nemo-gpu-clamp, nemo-cpu-clamp`.
     - Where no alignment exists the gradient is 0, and not NaN; the loss is ``inf``, as theirs on the CPU.
     - NaN in the padding has no influence; on their CPU path it spreads to the gradient of the padding.
     - A label or a blank outside [0, V), or a label equal to the blank, is a ``ValueError`` (on CUDA a bad label makes

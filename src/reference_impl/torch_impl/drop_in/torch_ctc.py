@@ -1,4 +1,4 @@
-"""torch.nn.functional.ctc_loss and torch.nn.CTCLoss, computed by this package: arguments are rearranged, no more."""
+"""CTC under the names, arguments and layouts of :named:`torch`, computed by this package: rearranged, no more."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ _NAMES = {"logits": "log_probs", "logit_lengths": "input_lengths"}
 
 
 def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
-    """CTC loss in nats, called as ``torch.nn.functional.ctc_loss``: time first, log-probs, torch's "mean".
+    """CTC loss in nats, called as ``torch.nn.functional.ctc_loss`` :claim:`torch-ctc-signature, torch-ctc-mean`.
+
+    Time comes first, the scores are log-probs, and "mean" divides by the target lengths.
 
     Parameters
     ----------
@@ -39,21 +41,23 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     Raises
     ------
     ValueError, TypeError
-        Naming the argument, its value and the rule, where torch raises a ``RuntimeError``.
+        Naming the argument, its value and the rule, where torch raises a ``RuntimeError`` :claim:`torch-ctc-refuses`.
 
     Notes
     -----
-    Losses are torch's, and so is every gradient with respect to logits that feed a log-softmax. What differs, and why:
+    Losses are torch's, and so is every gradient with respect to logits that feed a log-softmax
+    :claim:`torch-ctc-agrees`. What differs, and why:
 
     - The gradient with respect to ``log_probs`` is -occupancy, the derivative of the loss. torch returns
       exp(log_probs) - occupancy, which is the gradient with respect to logits. The vector-Jacobian product of
       log-softmax maps both to the same gradient; anything else that reads or transforms the gradient of the log-probs
-      (a temperature, a weighted sum of models, its norm, ``gradcheck``) needs the derivative.
+      (a temperature, a weighted sum of models, its norm, ``gradcheck``) needs the derivative
+      :claim:`torch-ctc-gradient`.
     - Where no alignment exists the gradient is 0, since the loss is constant there. torch returns NaN, unless
-      ``zero_infinity`` is set.
+      ``zero_infinity`` is set :claim:`torch-ctc-nan`.
     - A label outside [0, C), or equal to ``blank``, is a ``ValueError`` on the CPU, and on CUDA makes the loss of its
-      own utterance NaN. torch does not look at labels.
-    - Targets of a floating-point type, which torch truncates, are a ``TypeError``.
+      own utterance NaN. torch does not look at labels :claim:`torch-ctc-labels-unchecked`.
+    - Targets of a floating-point type, which torch truncates, are a ``TypeError`` :claim:`torch-ctc-truncates`.
     - Half precision works on the CPU too, and the lattice is float64 there. One of the lengths may be a tensor and the
       other a sequence, and N = 0 or T = 0 is no error.
 

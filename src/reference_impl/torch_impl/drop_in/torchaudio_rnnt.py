@@ -13,7 +13,7 @@ __all__ = ["RNNTLoss", "rnnt_loss"]
 
 def rnnt_loss(logits, targets, logit_lengths, target_lengths, blank=-1, clamp=-1, reduction="mean",
               fused_log_softmax=True):
-    """RNN-T loss in nats, called as ``torchaudio.functional.rnnt_loss``: the blank is the last symbol.
+    """RNN-T loss in nats, called as ``torchaudio.functional.rnnt_loss`` :claim:`torchaudio-blank`: the blank is last.
 
     Parameters
     ----------
@@ -39,20 +39,22 @@ def rnnt_loss(logits, targets, logit_lengths, target_lengths, blank=-1, clamp=-1
     Raises
     ------
     ValueError, TypeError
-        Naming the argument, its value and the rule, where torchaudio raises a ``RuntimeError`` or nothing.
+        Naming the argument, its value and the rule, where torchaudio raises a ``RuntimeError`` or nothing
+        :claim:`torchaudio-checks`.
 
     Notes
     -----
-    Losses and gradients are torchaudio's. What differs, and why:
+    Losses and gradients are torchaudio's :claim:`torchaudio-returned`. What differs, and why:
 
     - Masked logits make no NaN. In torchaudio one node without a way in or out makes loss or gradient NaN, even if
-      alignments pass elsewhere. Where none exists, the loss here is ``inf`` and the gradient 0.
+      alignments pass elsewhere :claim:`torchaudio-log-add, torchaudio-returned`. Where none exists, the loss here is
+      ``inf`` and the gradient 0.
     - A label outside [0, V), or equal to the blank, is a ``ValueError`` on the CPU, and on CUDA makes the loss of its
-      own utterance NaN. torchaudio does not look at labels.
+      own utterance NaN. torchaudio does not look at labels :claim:`torchaudio-checks`.
     - bfloat16 and float64, int64 labels and lengths, tensors that are not contiguous, and a T longer than every
-      utterance are accepted; torchaudio refuses them on the CPU.
+      utterance are accepted; torchaudio refuses them on the CPU :claim:`torchaudio-checks`.
     - The loss of float16 logits is float32, where torchaudio's is float16. The lattice is float64 on the CPU, where
-      torchaudio's is float32, so results differ by its rounding.
+      torchaudio's is float32, so results differ by its rounding :claim:`torchaudio-checks`.
 
     Examples
     --------
