@@ -111,7 +111,8 @@ class AskedRole(SphinxRole):
             owner, _, thread = text.partition("/")
             text = thread if thread.startswith(f"{owner}#") else text
             links += [nodes.Text(", ")] * bool(links)
-            links.append(nodes.reference("", text, refuri=link, internal=False, classes=["asked"], asked=name))
+            links.append(nodes.reference("", text, refuri=link, internal=False, classes=["asked"], asked=name,
+                                         support_smartquotes=False))
         return links, []
 
 
