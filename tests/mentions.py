@@ -75,7 +75,7 @@ def marked(place, text):
     text = " ".join(text.split())
     named = tuple(first or second for first, second in NAMED.findall(text))
     text = NAMED.sub(" ", text)
-    found = tuple(name.strip() for match in ROLE.finditer(text) if "claim" in (match[1], match[3])
+    found = tuple(name.strip() for match in ROLE.finditer(text) if {"claim", "asked"} & {match[1], match[3]}
                   for name in (match[2] or match[4] or "").split(","))
     return Paragraph(place, " ".join(LINK.sub(" ", ROLE.sub(" ", text)).split()), found, named)
 

@@ -170,6 +170,22 @@ def test_paper_has_notes_too(book):
     assert len(re.findall(r"notebooks/one:claim-fast-floor", text)) == 3  # its label, and two marks
 
 
+def test_asked_leads_to_the_thread_without_a_note(book):
+    """The owner is named unless the repository has the same name; a claim without a thread fails the build."""
+    data = json.loads(json.dumps(DATA))
+    data["claims"].append(DATA["claims"][2] | {"id": "slow-own", "thread": "a--b/a--b#9"})
+    (book / "data" / "claims.json").write_text(json.dumps(data))
+    (book / "quiet.md").write_text("# Quiet\n\nPeople ask: {asked}`slow-thread, slow-own`.\n")
+    out, warnings = build(book)
+    quiet = page(out, "quiet")
+    assert warnings == [] and words(quiet.p) == "People ask: c/talk#7, a--b#9." and not quiet.select(".claims, sup")
+    assert [link["href"] for link in quiet.select("a.asked")] == [
+        "https://github.com/c/talk/issues/7", "https://github.com/a--b/a--b/issues/9"]
+    assert words(page(out, "book/all").select_one("#claim-slow-own")).endswith("Said in Quiet.")
+    (book / "quiet.md").write_text("# Quiet\n\nPeople ask: {asked}`fast-floor`.\n")
+    assert 'data/claims.json has no thread "fast-floor"' in build(book)[1][0]
+
+
 @pytest.mark.parametrize("role", ["{claim}`fast-flor`", "{claim}`fast-floor, fast-flor`", "{claim}`fast-floor,`"])
 def test_an_unknown_claim_fails_the_build(book, role):
     (book / "quiet.md").write_text(f"# Quiet\n\nIt does{role}.\n")

@@ -1,10 +1,11 @@
-"""Two roles and a directive for what is said of others' code. They judge no claim.
+"""Three roles and a directive for what is said of others' code. They judge no claim.
 
 ``{claim}`optax-floor, torch-ctc-logits` `` stands where a statement about somebody else's code ends. It becomes a mark,
 such as [3], that leads to a note at the end of the page: what is claimed, in which file and lines of which commit, when
 that was looked at, and whether it was read or run. On slides, which have no end, the mark leads to the page that
-``{claims}`` makes, of all claims by library. An id that data/claims.json does not have is a warning, which fails the
-build. ``{named}`torchaudio` `` is the plain word; it says, to tests/test_claims.py alone, that nothing is claimed.
+``{claims}`` makes, of all claims by library. ``{asked}`torch-thread-52241` `` is a link to the thread of a claim, such
+as pytorch#52241, without a note. An id that data/claims.json does not have is a warning, which fails the build.
+``{named}`torchaudio` `` is the plain word; it says, to tests/test_claims.py alone, that nothing is claimed.
 What a claim consists of is in data/claims.schema.json.
 """
 
@@ -95,6 +96,26 @@ class ClaimRole(SphinxRole):
         return [mark] if known else [], []
 
 
+class AskedRole(SphinxRole):
+    """Links to the threads of claims: "pytorch#52241", or with the owner where the repository has another name."""
+
+    def run(self):
+        self.env.note_dependency(str(Path(self.env.srcdir, FILE)))
+        links = []
+        for name in ids(self.text):
+            claim = self.env.app.claims[1].get(name, {})
+            if "thread" not in claim:
+                logger.warning('%s has no thread "%s"', FILE, name, location=self.get_location())
+                continue
+            text, link = address(claim)
+            owner, _, thread = text.partition("/")
+            text = thread if thread.startswith(f"{owner}#") else text
+            links += [nodes.Text(", ")] * bool(links)
+            links.append(nodes.reference("", text, refuri=link, internal=False, classes=["asked"], asked=name,
+                                         support_smartquotes=False))
+        return links, []
+
+
 class NamedRole(SphinxRole):
     def run(self):
         return with_code(self.text), []
@@ -135,7 +156,9 @@ class Said(EnvironmentCollector):
         env.claims_said.update({page: other.claims_said[page] for page in docnames if page in other.claims_said})
 
     def process_doc(self, app, doctree):
-        app.env.claims_said[app.env.docname] = {name for mark in doctree.findall(ClaimMark) for name in mark["claims"]}
+        said = {name for mark in doctree.findall(ClaimMark) for name in mark["claims"]}
+        asked = {link["asked"] for link in doctree.findall(nodes.reference) if "asked" in link}
+        app.env.claims_said[app.env.docname] = said | asked
 
 
 def pages_with_all(app, env):
@@ -279,6 +302,7 @@ def setup(app):
     app.add_node(ClaimNotes, html=(visit_notes, depart_notes))
     app.add_node(ClaimEntry)
     app.add_role("claim", ClaimRole())
+    app.add_role("asked", AskedRole())
     app.add_role("named", NamedRole())
     app.add_directive("claims", ClaimsDirective)
     app.add_env_collector(Said)
