@@ -80,8 +80,14 @@ def programs(only=()):
     """
     for peer in peers(only):
         if not peer.missing:
-            paths = os.pathsep.join([str(ROOT / "src"), str(HERE / "common")])
-            yield peer, peer.command, {**os.environ, "PYTHONPATH": paths, "PYTHONNOUSERSITE": "1", **peer.variables}
+            yield peer, peer.command, _variables(peer.library, peer.variables)
+
+
+def _variables(folder, others):
+    """The environment variables of a program of a library."""
+    paths = os.pathsep.join([str(ROOT / "src"), str(HERE / "common")])
+    others = {name: value.format(environment=ENVIRONMENTS / folder) for name, value in others.items()}
+    return {**os.environ, "PYTHONPATH": paths, "PYTHONNOUSERSITE": "1", **others}
 
 
 def is_ready(folder: str) -> bool:
@@ -103,7 +109,12 @@ def make(folder: str) -> str:
     build = {name: value.format(common=HERE / "common") for name, value in about.get("build_variables", {}).items()}
     for step in steps:
         run = subprocess.run(step, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                             env={**os.environ, **build})
+                             env={**os.environ, "PATH": f"{target / 'bin'}{os.pathsep}{os.environ['PATH']}", **build})
+        if run.returncode:
+            return run.stdout[-6000:]
+    if prepare := about.get("prepare"):
+        run = subprocess.run([python, "-c", prepare], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                             env=_variables(folder, about.get("variables", {})))
         if run.returncode:
             return run.stdout[-6000:]
     (target / "requirements.digest").write_text(_digest(folder))

@@ -1,7 +1,7 @@
 """MXNet's CTC losses. Argument: gluon or op.
 
-gluon.loss.CTCLoss takes logits as (B, T, V), and the blank is the last symbol. The operator that it calls, mx.nd.CTCLoss,
-takes (T, B, V) and the blank as the first or the last symbol.
+gluon.loss.CTCLoss takes logits as (B, T, V), and the blank is the last symbol. The operator that it calls is
+mx.nd.CTCLoss: it takes (T, B, V), and the blank is the first or the last symbol. Both compute in float32 only.
 """
 
 import sys
@@ -21,7 +21,7 @@ def loss(inputs, precision):
         raise CannotBeAsked("the blank is the last symbol" if way == "gluon" else "the blank is the first symbol or "
                             "the last")
     logits = mx.nd.array(asked.scores, dtype=precision)
-    # integers of the scores' type, as the operator asks for
+    # labels and lengths of the scores' type, as in the documentation's examples
     targets, T, U = (mx.nd.array(array, dtype=precision)
                      for array in (asked.targets, asked.logit_lengths, asked.target_lengths))
     logits.attach_grad()
