@@ -1,6 +1,7 @@
 """tf_keras.backend.ctc_batch_cost, of Keras 2. It takes what a softmax gave, and the blank is the last symbol.
 
-The adapter hands over exponentials of log-probs, and TensorFlow differentiates through them.
+The adapter renames the symbols accordingly. It hands over exponentials of log-probs, and TensorFlow differentiates
+through them.
 """
 
 from importlib.metadata import version
@@ -8,15 +9,13 @@ from importlib.metadata import version
 import numpy as np
 import tensorflow as tf
 import tf_keras
-from batches import CannotBeAsked, batch
+from batches import batch
 
 from reference_impl.conformance import answer
 
 
 def loss(inputs, precision):
-    asked = batch(inputs, precision)
-    if asked.blank != asked.scores.shape[-1] - 1:
-        raise CannotBeAsked("ctc_batch_cost knows no blank but the last symbol")
+    asked = batch(inputs, precision).with_blank(-1)
     log_probs = tf.constant(asked.scores)
     labels, T, U = asked.targets.astype(np.int32), asked.logit_lengths[:, None], asked.target_lengths[:, None]
     with tf.GradientTape() as tape:
