@@ -104,8 +104,9 @@ def make(folder: str) -> str:
     pip = [python, "-m", "pip", "--disable-pip-version-check", "--quiet", "install", "--no-input"]
     steps = [[sys.executable, "-m", "venv", target], [*pip, "-r", HERE / folder / REQUIREMENTS]]
     if (HERE / folder / NO_DEPENDENCIES).exists():
-        # what is built from source is built against the packages of the first file, and not taken from an earlier build
-        steps.append([*pip, "--no-deps", "--no-build-isolation", "--no-cache-dir", "-r", HERE / folder / NO_DEPENDENCIES])
+        # what is built from source is built here and now, against the packages of the first file
+        pip += ["--no-deps", "--no-build-isolation", "--no-cache-dir"]
+        steps.append([*pip, "-r", HERE / folder / NO_DEPENDENCIES])
     build = {name: value.format(common=HERE / "common") for name, value in about.get("build_variables", {}).items()}
     for step in steps:
         run = subprocess.run(step, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
