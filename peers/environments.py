@@ -83,8 +83,14 @@ def programs(only=()):
     """
     for peer in peers(only):
         if not peer.missing:
-            paths = os.pathsep.join([str(ROOT / "src"), str(HERE / "common")])
-            yield peer, peer.command, {**os.environ, "PYTHONPATH": paths, "PYTHONNOUSERSITE": "1", **peer.variables}
+            yield peer, peer.command, _variables(peer.library, peer.variables)
+
+
+def _variables(folder, others):
+    """The environment variables of a program of a library."""
+    paths = os.pathsep.join([str(ROOT / "src"), str(HERE / "common")])
+    others = {name: value.format(environment=ENVIRONMENTS / folder) for name, value in others.items()}
+    return {**os.environ, "PYTHONPATH": paths, "PYTHONNOUSERSITE": "1", **others}
 
 
 def is_ready(folder: str) -> bool:
@@ -101,12 +107,18 @@ def make(folder: str) -> str:
     pip = [python, "-m", "pip", "--disable-pip-version-check", "--quiet", "install", "--no-input"]
     steps = [[sys.executable, "-m", "venv", target], [*pip, "-r", HERE / folder / REQUIREMENTS]]
     if (HERE / folder / NO_DEPENDENCIES).exists():
-        # what is built from source is built against the packages of the first file
-        steps.append([*pip, "--no-deps", "--no-build-isolation", "-r", HERE / folder / NO_DEPENDENCIES])
+        # what is built from source is built here and now, against the packages of the first file
+        pip += ["--no-deps", "--no-build-isolation", "--no-cache-dir"]
+        steps.append([*pip, "-r", HERE / folder / NO_DEPENDENCIES])
     build = {name: value.format(common=HERE / "common") for name, value in about.get("build_variables", {}).items()}
     for step in steps:
         run = subprocess.run(step, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                             env={**os.environ, **build})
+                             env={**os.environ, "PATH": f"{target / 'bin'}{os.pathsep}{os.environ['PATH']}", **build})
+        if run.returncode:
+            return run.stdout[-6000:]
+    if prepare := about.get("prepare"):
+        run = subprocess.run([python, "-c", prepare], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                             env=_variables(folder, about.get("variables", {})))
         if run.returncode:
             return run.stdout[-6000:]
     (target / "requirements.digest").write_text(_digest(folder))

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-
-
-class CannotBeAsked(ValueError):
-    """The library's function has no argument for this; the adapter says so, the library was not called."""
 
 
 @dataclass
@@ -25,6 +21,20 @@ class Batch:
     fastemit_lambda: float
     precision: str
     alone: bool
+    #: The symbols in the order of the scores handed over, if it is not the one asked: see :meth:`with_blank`.
+    order: np.ndarray | None = None
+
+    def with_blank(self, blank: int) -> Batch:
+        """The same question with the symbols renamed, so that the blank is the one that the library knows.
+
+        A negative number counts from the last symbol. The others keep their order, and what is answered has the
+        symbols as asked.
+        """
+        V = self.scores.shape[-1]
+        order = np.insert(np.delete(np.arange(V), self.blank), blank % V, self.blank)
+        symbols = (self.targets >= 0) & (self.targets < V)
+        targets = np.where(symbols, np.argsort(order)[np.where(symbols, self.targets, 0)], self.targets)
+        return replace(self, scores=self.scores[..., order], targets=targets, blank=blank % V, order=order)
 
     def answer(self, losses, gradient=None, **others) -> dict:
         """What the protocol wants, of arrays with an axis for utterances; a total loss has none, and stays as it is."""
@@ -32,8 +42,11 @@ class Batch:
             array = np.asarray(array, dtype=np.float64)
             return array[0] if self.alone and array.ndim else array
 
-        given = {"loss": losses, "gradient": gradient, **others}
-        return {name: one(array) for name, array in given.items() if array is not None}
+        given = {"gradient": gradient, **others}
+        arrays = {name: np.asarray(array) for name, array in given.items() if array is not None}
+        if self.order is not None:
+            arrays = {name: array[..., np.argsort(self.order)] for name, array in arrays.items()}
+        return {name: one(array) for name, array in {"loss": losses, **arrays}.items()}
 
 
 def batch(inputs: dict, precision: str) -> Batch:

@@ -12,8 +12,10 @@ def ask(batch, loss, device="cpu", *, twice=True) -> dict:
     """The answer for ``loss(scores)``, losses of shape (B,) or a total, of a leaf that requires its gradient."""
     scores = torch.tensor(batch.scores, device=device, requires_grad=True)
     losses = loss(scores)
-    # the library decides about the shape of its losses; upstream weights belong to one loss for each utterance
-    upstream = torch.tensor(batch.upstream, device=device).to(losses.dtype).expand_as(losses) if losses.ndim else None
+    if losses.shape == (1,) != batch.upstream.shape:  # some libraries give a total the shape (1,)
+        losses = losses.sum()
+    # weights belong to one loss for each utterance
+    upstream = torch.tensor(batch.upstream, device=device).to(losses.dtype) if losses.ndim else None
     others = {}
     losses.backward(upstream, retain_graph=twice)
     gradient, scores.grad = scores.grad, None

@@ -1,8 +1,8 @@
 """CTCLoss of custom-rnn, a teaching library in NumPy. Argument: log_probs or probabilities.
 
-Its documentation says that it takes log-probs, (T, B, V), and its comments speak of probabilities: with "log_probs" they
-are handed over as they are, with "probabilities" their exponentials are, and its gradient is multiplied by these,
-which carries it to the log-probs. The loss is the mean over the batch.
+Its documentation says that it takes log-probs, (T, B, V), and what it says of alpha reads like probabilities. With
+"log_probs" they are handed over as they are. With "probabilities" their exponentials are, and its gradient is
+multiplied by these, which carries it to the log-probs. The loss is the mean over the batch.
 """
 
 import sys

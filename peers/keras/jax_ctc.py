@@ -4,7 +4,7 @@ import sys
 
 import jax
 from batches import batch
-from keras_ctc_losses import about, losses
+from keras_ctc_losses import about, losses, question
 
 from reference_impl.conformance import answer
 
@@ -13,7 +13,7 @@ jax.config.update("jax_enable_x64", True)
 
 
 def loss(inputs, precision):
-    asked = batch(inputs, precision)
+    asked = question(way, batch(inputs, precision))
 
     @jax.jit
     def losses_and_gradient(logits):

@@ -3,7 +3,7 @@
 import sys
 
 from batches import batch
-from keras_ctc_losses import about, losses
+from keras_ctc_losses import about, losses, question
 from torch_autograd import ask
 
 from reference_impl.conformance import answer
@@ -12,7 +12,7 @@ way = sys.argv[1]
 
 
 def loss(inputs, precision):
-    asked = batch(inputs, precision)
+    asked = question(way, batch(inputs, precision))
     return ask(asked, lambda logits: losses(way, asked, logits))
 
 

@@ -17,5 +17,5 @@ def loss(inputs, precision):
     return ask(batch(inputs, precision), kernels, helper)
 
 
-answer(loss, name="NeMo's CUDA kernels of RNN-T, simulated", version=version("nemo_toolkit"), kind="rnnt", scores="logits",
-       precisions=["float64"], can=["batch", "fastemit"])
+answer(loss, name="NeMo's CUDA kernels of RNN-T, simulated", version=version("nemo_toolkit"), kind="rnnt",
+       scores="logits", precisions=["float64"], can=["batch", "fastemit"])
