@@ -83,8 +83,17 @@ const GradientClinic = ((M) => {
       + "expected no NaN and no +inf (-inf masks an entry)";
   }
 
-  /* The laboratory's blank is symbol 0, so two columns change places, there and back. */
+  const cache = new WeakMap();
+
   function solved(problem, inputs) {
+    if (!cache.has(problem)) cache.set(problem, {});
+    const both = cache.get(problem);
+    both[inputs] = both[inputs] || solve(problem, inputs);
+    return both[inputs];
+  }
+
+  /* The laboratory's blank is symbol 0, so two columns change places, there and back. */
+  function solve(problem, inputs) {
     const { loss, shape, scores, target, blank } = problem;
     const [T, V] = [shape[0], shape[shape.length - 1]];
     const exchange = (k) => (k === 0 ? blank : k === blank ? 0 : k);
@@ -124,8 +133,14 @@ const GradientClinic = ((M) => {
 
   const isLogits = (variable) => (variable === "logits" ? 1 : 0);
 
-  const combined = (terms, multiples) =>
-    filled(terms[0].length, (i) => terms.reduce((sum, term, j) => sum + (multiples[j] || 0) * term[i], 0));
+  function combined(terms, multiples) {
+    const sum = new Float64Array(terms[0].length);
+    terms.forEach((term, j) => {
+      const multiple = multiples[j] || 0; // NaN: no such term
+      if (multiple) for (let i = 0; i < sum.length; i += 1) sum[i] += multiple * term[i];
+    });
+    return sum;
+  }
 
   /* The right gradient of -log Z. */
   function expected(problem, variable, inputs = variable) {
@@ -137,14 +152,33 @@ const GradientClinic = ((M) => {
 
   /* --- least squares for the four multiples --- */
 
-  /* By one-sided Jacobi rotations: columns are turned until they are orthogonal. Of several solutions the smallest.
-     `reach` of a multiple: what an error of 1 in every entry can do to it. */
-  function fitted(gradient, terms, entries = null) {
-    const places = [...gradient.keys()].filter((i) => entries === null || entries[i]);
-    const wanted = places.map((i) => gradient[i]);
-    const present = terms.map((_, j) => j).filter((j) => terms[j].some((x) => x !== 0));
-    const columns = present.map((j) => Float64Array.from(places, (i) => terms[j][i]));
-    const turned = present.map((_, a) => present.map((__, b) => (a === b ? 1 : 0)));
+  /* The triangle R of columns = Q R, and Q' wanted, by reflections. */
+  function triangle(columns, wanted) {
+    const size = columns.length;
+    const work = [...columns, wanted].map((column) => Float64Array.from(column));
+    const n = wanted.length;
+    for (let c = 0; c < Math.min(size, n); c += 1) {
+      const mirror = work[c].slice(c);
+      const length = Math.sqrt(mirror.reduce((sum, x) => sum + x * x, 0));
+      if (length === 0) continue;
+      mirror[0] += mirror[0] < 0 ? -length : length;
+      let square = 0;
+      for (let i = 0; i < mirror.length; i += 1) square += mirror[i] * mirror[i];
+      for (let d = c; d <= size; d += 1) {
+        let along = 0;
+        for (let i = 0; i < mirror.length; i += 1) along += mirror[i] * work[d][c + i];
+        along *= 2 / square;
+        for (let i = 0; i < mirror.length; i += 1) work[d][c + i] -= along * mirror[i];
+      }
+    }
+    const top = work.map((column, c) => Array.from({ length: size }, (_, r) => (r < n && r <= c ? column[r] : 0)));
+    return { columns: top.slice(0, size), wanted: top[size] };
+  }
+
+  /* Singular values of a small square matrix of columns, turned in place until they are orthogonal (one-sided Jacobi):
+     the turns. */
+  function orthogonalised(columns) {
+    const turned = columns.map((_, a) => columns.map((__, b) => (a === b ? 1 : 0)));
     const dot = (a, b) => a.reduce((sum, x, i) => sum + x * b[i], 0);
     const turn = (a, b, cosine, sine) => a.forEach((x, i) => {
       [a[i], b[i]] = [cosine * x - sine * b[i], sine * x + cosine * b[i]];
@@ -164,21 +198,41 @@ const GradientClinic = ((M) => {
         }
       }
     }
-    const sizes = columns.map((column) => Math.sqrt(dot(column, column)));
-    const least = Math.max(0, ...sizes) * Number.EPSILON * Math.max(places.length, columns.length);
-    const kept = columns.map((_, a) => a).filter((a) => sizes[a] > least);
+    return turned;
+  }
+
+  /* Of several solutions the smallest, as NumPy's lstsq. `reach` of a multiple: what an error of 1 in every entry can do
+     to it. What is left over: the largest `rest`, and the largest `share` of an entry. */
+  function fitted(gradient, terms, entries = null) {
+    const places = [...gradient.keys()].filter((i) => entries === null || entries[i]);
+    const present = terms.map((_, j) => j).filter((j) => terms[j].some((x) => x !== 0));
+    const columns = present.map((j) => Float64Array.from(places, (i) => terms[j][i]));
+    const { columns: small, wanted } = triangle(columns, Float64Array.from(places, (i) => gradient[i]));
+    const turned = orthogonalised(small);
+    const squares = small.map((column) => column.reduce((sum, x) => sum + x * x, 0));
+    const least = Math.sqrt(Math.max(0, ...squares)) * Number.EPSILON * Math.max(places.length, columns.length);
+    const kept = small.map((_, a) => a).filter((a) => Math.sqrt(squares[a]) > least);
     const [multiples, reach] = [terms.map(() => NaN), terms.map(() => NaN)];
-    if (places.length) {
-      present.forEach((j, at) => {
-        const shares = kept.map((a) => turned[a][at] / (sizes[a] * sizes[a]));
-        multiples[j] = kept.reduce((sum, a, b) => sum + shares[b] * dot(columns[a], wanted), 0);
-        reach[j] = places.reduce((sum, _, i) =>
-          sum + Math.abs(kept.reduce((each, a, b) => each + shares[b] * columns[a][i], 0)), 0);
-      });
-    }
+    present.forEach((j, at) => {
+      if (!places.length) return;
+      const along = kept.map((a) => small[a].reduce((sum, x, i) => sum + x * wanted[i], 0) / squares[a]);
+      multiples[j] = kept.reduce((sum, a, b) => sum + turned[a][at] * along[b], 0);
+      const weights = present.map((_, other) => kept.reduce((sum, a) => sum + turned[a][at] * turned[a][other] / squares[a], 0));
+      reach[j] = 0;
+      for (let i = 0; i < places.length; i += 1) {
+        let each = 0;
+        for (let c = 0; c < columns.length; c += 1) each += weights[c] * columns[c][i];
+        reach[j] += Math.abs(each);
+      }
+    });
     const explained = combined(terms, multiples);
-    const rest = places.reduce((most, i) => Math.max(most, Math.abs(gradient[i] - explained[i])), 0);
-    return { multiples, reach, rest };
+    let [rest, share] = [0, 0];
+    for (const i of places) {
+      const left = Math.abs(gradient[i] - explained[i]);
+      rest = Math.max(rest, left);
+      share = Math.max(share, left / (1 + Math.abs(gradient[i])));
+    }
+    return { multiples, reach, rest, share };
   }
 
   /* --- the terms one by one, as in diagnosis.py --- */
@@ -331,7 +385,7 @@ const GradientClinic = ((M) => {
   function read(fit, problem, tolerance) {
     const factor = -fit.multiples[2];
     const allowed = fine(tolerance) ? tolerance : tolerance * Math.max(1, Math.abs(factor));
-    if (!(fit.rest <= allowed) || !factor || Number.isNaN(factor)) return null;
+    if (!((fine(tolerance) ? fit.rest : fit.share) <= allowed) || !factor || Number.isNaN(factor)) return null;
     const relative = fit.multiples.map((x) => x / factor);
     const slack = fit.reach.map((x, j) => (fine(tolerance) ? 1e-7
       : Math.max(1e-7, allowed * (x + Math.abs(relative[j]) * fit.reach[2]) / Math.abs(factor))));
@@ -450,7 +504,7 @@ const GradientClinic = ((M) => {
     rowSums(problem).every((sum) => Math.abs(sum - 1) <= Math.max(1e-5, Math.min(0.05, 10 * tolerance)));
 
   /* What the scores are, and what the gradient belongs to, in a sentence or two. */
-  function variableSaid({ inputs, variable }, problem, tolerance) {
+  function variableSaid({ inputs, variable }, problem, tolerance, open) {
     if (isNormalised(problem, tolerance)) {
       return variable === "logits"
         ? "The scores are log-probs: their rows add up to 1. This is the gradient with respect to the logits that feed their "
@@ -458,14 +512,19 @@ const GradientClinic = ((M) => {
         : "The scores are log-probs: their rows add up to 1. This is the gradient with respect to these log-probs, each a "
           + "variable of its own. If the loss applies a log-softmax to them, the step back through it is missing.";
     }
+    const [least, most] = rowSums(problem).map((x) => general(x, 3));
+    const sums = `their rows add up to between ${least} and ${most}, not to 1`;
+    if (open) { // a frame's normaliser divides out of CTC's occupancies
+      return "This is minus the occupancy: the gradient with respect to log-probs. If the scores are logits, to which the loss "
+        + "applies a log-softmax, the step back through it is missing. If the scores are taken as they are, it is right, though "
+        + `${sums}. CTC's occupancy is the same in both cases; the loss would tell.`;
+    }
     if (inputs === "logits") {
       return variable === "logits"
         ? "The scores are logits: a log-softmax is inside, and this is the gradient with respect to the logits."
         : "A log-softmax is applied to the scores, but this is the gradient with respect to its output, the log-probs: the "
           + "step back through the log-softmax is missing.";
     }
-    const [least, most] = rowSums(problem).map((x) => general(x, 3));
-    const sums = `their rows add up to between ${least} and ${most}, not to 1`;
     return variable === "logits"
       ? `The scores are taken as log-probs, without a log-softmax, but ${sums}. The gradient has a softmax term all the same, `
         + "which is right only for scores that come out of a log-softmax: apply one to the scores."
@@ -490,14 +549,17 @@ const GradientClinic = ((M) => {
     return found.some((each) => each.includes(UNLISTED)) ? "unknown" : "named";
   }
 
-  /* As one with respect to the variable that fits best; undecided if another fits as well. */
-  function chosen(problem, gradient, tolerance) {
+  /* As one with respect to the variable that fits best; undecided if another fits as well. `meaning` is what the scores
+     are to the loss, where that is known. */
+  function chosen(problem, gradient, tolerance, meaning) {
     const tried = VARIABLES.map((variable) => {
       const found = findings(problem, gradient, variable, tolerance);
       return { variable, found, quality: qualityOf(found) };
     });
     const [logits, logProbs] = tried;
     const difference = QUALITY[logits.quality] - QUALITY[logProbs.quality];
+    const sure = tried.find((each) => each.variable === meaning && each.quality !== "unknown");
+    if (sure) return sure;
     const [best] = tried.filter(({ quality }) => QUALITY[quality] === Math.min(...tried.map((each) => QUALITY[each.quality])));
     if (difference !== 0) return best;
     if (best.quality === "right") return { ...best, undecided: true };
@@ -513,36 +575,41 @@ const GradientClinic = ((M) => {
   /* Other symbols that explain the gradient if they are the blank. */
   function otherBlanks(problem, gradient, tolerance) {
     const V = problem.shape[problem.shape.length - 1];
-    const symbols = V <= 40 ? Array.from({ length: V }, (_, k) => k) : [0, V - 1];
+    const symbols = V * gradient.values.length <= 1e6 ? Array.from({ length: V }, (_, k) => k) : [0, V - 1];
     return symbols.filter((blank) => blank !== problem.blank && !problem.target.includes(blank)
       && readings({ ...problem, blank }, gradient, tolerance).length);
   }
 
   /* Everything about one gradient {shape, values}. With a variable, the findings are the sentences of diagnose_values
-     for it; without, the one that fits best is taken. `verdict`: right, explained, named or unknown. */
-  function report(problem, gradient, { variable = "", tolerance = EXACT } = {}) {
+     for it; without, the one that fits best is taken. `meaning`: what the scores are to the loss, logits or log_probs, if
+     its value has told. The verdict is right, explained (by what multiplies the terms, or cuts the gradient), named (all
+     that is wrong has a name) or unknown. */
+  function report(problem, gradient, { variable = "", tolerance = EXACT, meaning = "" } = {}) {
     const shapes = wrongShape(gradient.shape, problem.shape);
-    if (shapes.length) return { verdict: "unknown", variable, findings: shapes, said: "", clamp: "", blanks: [], tolerance };
+    const nothing = { said: "", clamp: "", reading: null, blanks: [], noPath: false, unexplained: false, tolerance };
+    if (shapes.length) return { ...nothing, verdict: "unknown", variable: variable || "logits", findings: shapes };
     const choice = variable ? { variable, found: findings(problem, gradient, variable, tolerance) }
-      : chosen(problem, gradient, tolerance);
-    const verdict = qualityOf(choice.found);
+      : chosen(problem, gradient, tolerance, meaning);
     const noPath = VARIABLES.every((inputs) => lossOf(problem, inputs) === Infinity);
     const fits = noPath ? [] : readings(problem, gradient, tolerance);
-    const order = (reading) => (reading.inputs === choice.variable ? 0 : 1) + (reading.variable === choice.variable ? 0 : 2);
-    const [reading] = fits.sort((a, b) => order(a) - order(b));
+    const wanted = meaning || choice.variable;
+    const away = (fit) => (fit.inputs === wanted ? 0 : 1) + (fit.variable === choice.variable ? 0 : 2);
+    const [reading = null] = fits.sort((a, b) => away(a) - away(b));
+    const quality = qualityOf(choice.found);
+    const plain = reading ? readingSaid(reading, problem) : [];
+    const mixed = reading !== null && reading.inputs !== reading.variable && !isNormalised(problem, tolerance);
+    const reread = !variable && quality === "unknown" && reading && (plain.length || reading.clamp || mixed);
+    const open = !meaning && fits.length > 1 && fits.every((fit) => fit.variable === "log_probs");
     let said = "";
     if (noPath) said = "No alignment exists: Z = 0, the loss is infinite, and the gradient is 0 by definition.";
     else if (choice.undecided) said = "At this tolerance the gradients with respect to logits and to log-probs cannot be told apart.";
-    else if (reading) said = variableSaid(reading, problem, tolerance);
-    const found = [...choice.found];
-    if (!variable && reading && verdict === "unknown") {
-      found.splice(0, found.length, ...readingSaid(reading, problem));
-    }
-    const missed = !variable && reading && verdict === "unknown";
+    else if (reading) said = variableSaid(reading, problem, tolerance, open);
+    else if (!variable) said = `It was judged as a gradient with respect to the ${CALLED[choice.variable]}, as which it fits best.`;
     return {
-      verdict: missed ? "explained" : verdict, variable: choice.variable, inputs: reading ? reading.inputs : choice.variable,
-      findings: found, said, clamp: reading && reading.clamp ? clampSaid(reading) : "", reading: reading || null, noPath,
-      blanks: reading || noPath || verdict !== "unknown" ? [] : otherBlanks(problem, gradient, tolerance), tolerance,
+      ...nothing, said, reading, noPath, variable: choice.variable, findings: reread ? plain : choice.found,
+      verdict: reread ? (mixed ? "named" : "explained") : quality,
+      clamp: reading && reading.clamp ? clampSaid(reading) : "",
+      unexplained: !reading && !noPath && quality === "unknown",
     };
   }
 
@@ -570,11 +637,11 @@ const GradientClinic = ((M) => {
       Math.max(most, unit / (1 + (Number.isFinite(given.values[i]) ? Math.abs(given.values[i]) : 0))), 0);
     const moved = 2 * movedBy(problem, scores.halfUnits);
     const ladder = [{ tolerance: EXACT, because: "the numbers are taken as exact", digits: own <= EXACT && moved <= EXACT }];
-    const gradientSaid = `the gradient is given with ${given.digits}`;
+    const gradientSaid = `the gradient is given ${given.digits}`;
     if (own > EXACT) ladder.push({ tolerance: own, because: gradientSaid, digits: moved <= 0.1 * own });
     if (moved > Math.max(EXACT, 0.1 * own)) {
-      const scoresSaid = `the scores with ${scores.digits}, which moves the right gradient by up to ${general(moved / 2, 2)}`;
-      const because = own > EXACT ? `${gradientSaid}, and ${scoresSaid}` : scoresSaid.replace("scores with", "scores are given with");
+      const scoresSaid = `the scores ${scores.digits}, which moves the right gradient by up to ${general(moved / 2, 2)}`;
+      const because = own > EXACT ? `${gradientSaid}, and ${scoresSaid}` : scoresSaid.replace("the scores", "the scores are given");
       ladder.push({ tolerance: Math.max(own, EXACT) + moved, because, digits: true });
     }
     const types = [given.type, scores.type];
@@ -588,16 +655,21 @@ const GradientClinic = ((M) => {
   }
 
   /* The report at the finest tolerance at which all that is found has a name; if there is none, that which follows from
-     the digits. */
-  function reportOf(problem, given, scores, { variable = "", tolerance = 0 } = {}) {
-    if (tolerance) return { ...report(problem, given, { variable, tolerance }), because: "you chose it" };
+     the digits. A tolerance of the size of the gradient itself would find it missing. */
+  function reportOf(problem, given, scores, { variable = "", tolerance = 0, meaning = "" } = {}) {
+    const ladder = tolerance ? [{ tolerance, because: "you chose it", digits: true }] : tolerances(problem, given, scores);
+    const size = given.values.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
     let last = null;
-    for (const { tolerance: each, because, digits } of tolerances(problem, given, scores)) {
-      const found = { ...report(problem, given, { variable, tolerance: each }), because };
+    for (const { tolerance: each, because, digits } of ladder) {
+      if (size > 0 && size <= 8 * each && !digits) continue;
+      const found = { ...report(problem, given, { variable, tolerance: each, meaning }), because };
       if (found.verdict !== "unknown") return found;
       if (digits) last = found;
     }
-    return last;
+    if (!last.unexplained) return last;
+    const loosest = ladder.map((step) => step.tolerance).filter((each) => size > 8 * each).pop() || EXACT;
+    const blanks = [last.tolerance, loosest].map((each) => otherBlanks(problem, given, each)).find((found) => found.length);
+    return { ...last, blanks: blanks || [] };
   }
 
   /* --- the loss --- */
@@ -609,41 +681,45 @@ const GradientClinic = ((M) => {
     return 1.01 * (Math.max(...given.halfUnits, 0) + Math.max(...moved)) + tolerance;
   }
 
-  /* What a loss is, if it is -log Z of the scores in either meaning, or a multiple of it that has a name. `reading` is
-     that of the gradient, which should be the derivative of this loss. */
-  function lossSaid(problem, given, tolerance, reading = null) {
+  /* What a loss is: -log Z of the scores in one of their meanings, times a factor with a name; null if it is not. */
+  function lossFound(problem, given, tolerance) {
     const [T, U] = [problem.shape[0], problem.target.length];
     const factors = [
-      [", in nats", 1], [" in bits", 1 / Math.LN2], [" with the other sign: it is log Z", -1],
-      [" divided by U, the number of labels", 1 / U], [" divided by T, the number of frames", 1 / T],
-      [" divided by U + 1", 1 / (U + 1)], [" divided by T + U", 1 / (T + U)],
-      [" divided by T (U + 1), the number of nodes", 1 / (T * (U + 1))],
+      [", in nats", 1], [", in bits", 1 / Math.LN2], [", with the other sign: it is log Z", -1],
+      [", divided by U, the number of labels", 1 / U], [", divided by T, the number of frames", 1 / T],
+      [", divided by U + 1", 1 / (U + 1)], [", divided by T + U", 1 / (T + U)],
+      [", divided by T (U + 1), the number of nodes", 1 / (T * (U + 1))],
     ].filter(([, factor], n, all) => Number.isFinite(factor) && all.findIndex(([, other]) => other === factor) === n);
     const normalised = isNormalised(problem, tolerance);
-    const meanings = normalised ? ["log_probs"] : VARIABLES;
-    const values = meanings.map((inputs) => lossOf(problem, inputs));
+    const fitting = factors.flatMap(([called, factor]) => (normalised ? ["log_probs"] : VARIABLES).map((inputs) =>
+      ({ called, factor, inputs, normalised, right: factor * lossOf(problem, inputs) })));
+    return fitting.find(({ right }) => Number.isFinite(right) && Math.abs(given - right) <= tolerance * (1 + Math.abs(right)))
+      || null;
+  }
+
+  /* The same in a sentence. `reading` is that of the gradient, which should be the derivative of this loss. */
+  function lossSaid(problem, given, tolerance, reading = null) {
+    const values = VARIABLES.map((inputs) => lossOf(problem, inputs));
     if (values.every((x) => x === Infinity)) {
       return given === Infinity ? "The loss is inf, as it should be where no alignment exists."
         : `No alignment exists, so the loss should be inf. It is ${general(given, 7)}.`;
     }
-    for (const [called, factor] of factors) {
-      for (const [n, inputs] of meanings.entries()) {
-        const right = factor * values[n];
-        if (given !== right && !(Math.abs(given - right) <= tolerance * (1 + Math.abs(right)))) continue;
-        const of = { logits: "the logits, after a log-softmax", log_probs: "the scores as they are, without a log-softmax" };
-        const said = `The loss is -log Z of ${normalised ? "the log-probs" : of[inputs]}${called}.`;
-        if (!reading || reading.clamp) return said;
-        if (!normalised && reading.inputs !== inputs) {
-          return `${said} The gradient takes the scores as ${CALLED[reading.inputs]}, so it is not that of this loss.`;
-        }
-        const ratio = reading.factor / factor;
-        return Math.abs(ratio - 1) <= Math.max(1e-6, reading.near / Math.abs(reading.factor)) ? said
-          : `${said} The gradient is ${general(ratio, 3)} times that of this loss.`;
-      }
+    const found = lossFound(problem, given, tolerance);
+    if (!found) {
+      const minus = isNormalised(problem, tolerance) ? general(values[1], 7)
+        : `${general(values[0], 7)} if the scores are logits, and ${general(values[1], 7)} if they are log-probs`;
+      return `The loss is ${general(given, 7)}, and -log Z is ${minus}. No ratio of the two has a name here.`;
     }
-    const listed = meanings.map((inputs, n) =>
-      (normalised ? general(values[n], 7) : `${general(values[n], 7)} if the scores are ${CALLED[inputs]}`)).join(", and ");
-    return `The loss is ${general(given, 7)}, and -log Z is ${listed}. No ratio of the two has a name here.`;
+    const { inputs, factor, called, normalised } = found;
+    const of = { logits: "the logits, after a log-softmax", log_probs: "the scores as they are, without a log-softmax" };
+    const said = `The loss is -log Z of ${normalised ? "the log-probs" : of[inputs]}${called}.`;
+    if (!reading || reading.clamp) return said;
+    if (!normalised && reading.inputs !== inputs) {
+      return `${said} The gradient takes the scores as ${CALLED[reading.inputs]}, so it is not that of this loss.`;
+    }
+    const ratio = reading.factor / factor;
+    return Math.abs(ratio - 1) <= Math.max(1e-6, reading.near / Math.abs(reading.factor)) ? said
+      : `${said} The gradient is ${general(ratio, 3)} times that of this loss.`;
   }
 
   /* --- where the book derives what a finding is about --- */
@@ -673,7 +749,7 @@ const GradientClinic = ((M) => {
 
   return {
     CALLED, CLOSE, EXACT, TERMS, allLabels, expected, findings, fitted, general, indexOf, isNormalised, labelsOf, lossOf,
-    lossSaid, lossTolerance, movedBy, readings, refused, report, reportOf, termsOf, tolerances, tuple,
+    lossFound, lossSaid, lossTolerance, movedBy, readings, refused, report, reportOf, termsOf, tolerances, tuple,
   };
 })(typeof require === "function" ? require("./lattice_math.js") : LatticeMath);
 

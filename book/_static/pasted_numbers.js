@@ -191,24 +191,30 @@ const PastedNumbers = (() => {
     return finite.every(isBrain) ? "bfloat16" : finite.every(isHalf) ? "float16" : "float32";
   }
 
+  const ROUNDING = { float32: 2 ** -24, float16: 2 ** -11, bfloat16: 2 ** -8 }; // relative, half a unit
+
   /* Half a unit of the last digit of each number. Prints have the same number of digits everywhere; those that drop zeros
-     at the end are as exact as the longest. Whole numbers, and numbers with 15 digits or more, are taken as exact. */
-  function precision(tokens) {
+     at the end are as exact as the longest. Whole numbers, and numbers with 15 digits or more, are exact, up to the
+     rounding of their type, where it is known: as `said` by the print, or as all numbers are of that type. */
+  function precision(tokens, said) {
     const numbers = tokens.filter(({ value }) => Number.isFinite(value));
     const most = (list, of) => list.reduce((best, each) => Math.max(best, of(each)), 0);
     const fixed = numbers.filter(({ power }) => power === null);
     const raised = numbers.filter(({ power }) => power !== null);
     const [decimals, mantissa] = [most(fixed, (x) => x.decimals), most(raised, (x) => x.decimals)];
     const significant = most(numbers, (x) => x.digits);
-    const type = significant >= 9 ? typeOf(numbers.map(({ value }) => value)) : "";
-    const exact = type || significant >= 15 || (!raised.length && decimals === 0);
+    const narrowest = typeOf(numbers.map(({ value }) => value));
+    const seen = significant >= (narrowest === "float32" ? 9 : 5) ? narrowest : ""; // fewer digits fit by chance
+    const type = said || seen;
+    const exact = seen || significant >= 15 || (!raised.length && decimals === 0);
     const halfUnits = Float64Array.from(tokens, ({ value, power, scale }) => {
-      if (exact || !Number.isFinite(value)) return 0;
-      return 0.5 * scale * 10 ** (power === null ? -decimals : power - mantissa);
+      if (!Number.isFinite(value)) return 0;
+      const printed = exact ? 0 : 0.5 * scale * 10 ** (power === null ? -decimals : power - mantissa);
+      return Math.max(printed, Math.abs(value) * (ROUNDING[type] || 0));
     });
-    const count = (n, unit) => `${n} ${unit}${n === 1 ? "" : "s"}`;
-    const said = raised.length > fixed.length ? count(mantissa + 1, "significant digit") : count(decimals, "decimal");
-    return { halfUnits, digits: exact ? "all digits" : said, type };
+    const count = (n, unit) => `with ${n} ${unit}${n === 1 ? "" : "s"}`;
+    const inWords = raised.length > fixed.length ? count(mantissa + 1, "significant digit") : count(decimals, "decimal");
+    return { halfUnits, digits: exact ? `in ${type || "float64"}` : inWords, type };
   }
 
   /* The array that a text holds: {shape, values, halfUnits, digits, type}. `type` is what the print says, or what only
@@ -227,11 +233,8 @@ const PastedNumbers = (() => {
       found = { ...flat(root), type: dtype ? dtype[1].replace("half", "float16").replace("double", "float64") : "" };
       if (!found.tokens.length && empty) found.shape = empty[1].split(",").filter((x) => x.trim()).map(Number);
     } else found = readTable(plain);
-    const { shape, tokens } = found;
-    const exactness = precision(tokens);
-    return {
-      shape, values: Float64Array.from(tokens, ({ value }) => value), ...exactness, type: found.type || exactness.type,
-    };
+    const { shape, tokens, type } = found;
+    return { shape, values: Float64Array.from(tokens, ({ value }) => value), ...precision(tokens, type) };
   }
 
   /* The same array with the axes that a loss wants: axes of one utterance taken away, a table of RNN-T cut into frames.
