@@ -10,11 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from reference_impl import ctc, log_softmax, rnnt
 from reference_impl.bug_bank import BUGS
 from reference_impl.conformance.identifying import CLOSE
 from reference_impl.diagnosis import _cases, _ctc_terms, _rnnt_terms, diagnose_values
+from reference_impl.semiring import LOG32
 from reference_impl.terms import fitted, terms_of
 
 ROOT = Path(__file__).parents[1]
@@ -273,3 +275,221 @@ def test_bad_scores_are_refused_and_masks_are_not():
     fine, nan, inf = node("return C.refused(problem(each));", given)
     rule = "; expected no NaN and no +inf (-inf masks an entry)"
     assert (fine, nan, inf) == ("", f"scores[2, 1] = nan{rule}", f"scores[2, 1] = inf{rule}")
+
+
+# --- the report, from text to sentences ---
+
+REPORT = """
+const target = P.readLabels(each.targets);
+const scores = P.fit(P.read(each.scores), each.loss, target.length).array;
+const given = P.fit(P.read(each.gradient), each.loss, target.length).array;
+const p = { loss: each.loss, shape: scores.shape, scores: scores.values, target, blank: each.blank };
+const value = each.value === null ? null : P.readNumber(each.value);
+const meant = value && C.lossFound(p, value.values[0], C.lossTolerance(p, value, scores, 1e-6));
+const report = C.reportOf(p, given, scores, { ...each.options, meaning: meant && !meant.normalised ? meant.inputs : "" });
+const exactness = value && C.lossTolerance(p, value, scores, Math.max(1e-6, report.tolerance));
+return { ...report, loss: value ? C.lossSaid(p, value.values[0], exactness, report.reading) : "" };
+"""
+
+
+def full(x):
+    return json.dumps(np.asarray(x).tolist())
+
+
+def in_torch(dtype=torch.float32, precision=4):
+    def write(x):
+        torch.set_printoptions(precision=precision, threshold=10**6)
+        try:
+            return str(torch.tensor(np.asarray(x), dtype=dtype))
+        finally:
+            torch.set_printoptions(profile="default")
+    return write
+
+
+def listed_by_torch(dtype):
+    return lambda x: str(torch.tensor(np.asarray(x), dtype=dtype).tolist())
+
+
+WRITTEN = {
+    "all digits": full, "four decimals": in_torch(), "eight decimals": lambda x: np.array2string(x, threshold=10**6),
+    "float32": listed_by_torch(torch.float32), "float16": listed_by_torch(torch.float16),
+    "bfloat16": listed_by_torch(torch.bfloat16),
+}
+SCORES = np.random.default_rng(10).normal(size=(12, 6))
+TARGETS = [1, 2, 2, 4]
+LOG_PROBS = log_softmax(SCORES)
+GRID = np.random.default_rng(11).normal(size=(7, 4, 5))
+LABELS = [1, 3, 1]
+GRID_LOG_PROBS = log_softmax(GRID)
+
+
+def no_last_blank():
+    gradient = rnnt.grad_log_probs(GRID_LOG_PROBS, LABELS)
+    gradient[-1, -1, 0] = 0.0
+    return gradient
+
+
+# what, loss, scores, gradient, what the report says: verdict, variable, and words that stand in it
+REPORTS = [
+    ("right", "ctc", SCORES, ctc.grad_logits(SCORES, TARGETS), "right", "logits", "a log-softmax is inside"),
+    ("log-probs", "ctc", LOG_PROBS, ctc.grad_log_probs(LOG_PROBS, TARGETS), "right", "log_probs", "rows add up to 1"),
+    ("as torch's ctc_loss", "ctc", LOG_PROBS, ctc.grad_logits(SCORES, TARGETS), "right", "logits",
+     "The scores are log-probs: their rows add up to 1. This is the gradient with respect to the logits"),
+    ("log-softmax forgotten in front", "ctc", SCORES, np.exp(SCORES) - ctc.occupancy(SCORES, TARGETS), "named",
+     "log_probs", "apply one to the scores"),
+    ("minus the occupancy", "ctc", SCORES, -ctc.occupancy(LOG_PROBS, TARGETS), "right", "log_probs", "the loss would tell"),
+    ("RNN-T, log-softmax not gone back through", "rnnt", GRID, -rnnt.occupancy(GRID_LOG_PROBS, LABELS), "named", "logits",
+     "the step back through the log-softmax is missing"),
+    ("scores as they are", "rnnt", GRID, -rnnt.occupancy(GRID, LABELS), "right", "log_probs", "not that of a distribution"),
+    ("sign", "rnnt", GRID, -rnnt.grad_logits(GRID, LABELS), "explained", "logits", "all entries times -1: the sign?"),
+    ("divided by T", "ctc", SCORES, ctc.grad_logits(SCORES, TARGETS) / 12, "explained", "logits", "Here it is 1 / T."),
+    ("FastEmit / 3", "rnnt", GRID, rnnt.grad_logits(GRID, LABELS, fastemit_lambda=0.3) / 3, "explained", "logits",
+     "FastEmit, lambda = 0.3: the posteriors of the labels are multiplied by 1.3\nall entries times 0.333: a reduction? "
+     "Here it is 1 / U."),
+    ("clamp", "rnnt", GRID, np.clip(rnnt.grad_logits(GRID, LABELS), -0.125, 0.125), "explained", "logits",
+     "The gradient is clamped to [-0.125, 0.125]."),
+    ("clamp and factor", "rnnt", GRID, 0.5 * np.clip(rnnt.grad_logits(GRID, LABELS), -0.25, 0.25), "explained", "logits",
+     "to [-0.125, 0.125] after all entries were multiplied, or to [-0.25, 0.25] before"),
+    ("last blank", "rnnt", GRID_LOG_PROBS, no_last_blank(), "named", "log_probs", "last blank: missing"),
+    ("last symbol is the blank", "rnnt", GRID, rnnt.grad_logits(GRID, LABELS, blank=4), "unknown", "logits", "[4]"),
+    ("noise", "rnnt", GRID, np.random.default_rng(12).normal(size=GRID.shape), "unknown", "logits", "not on the list"),
+]
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+def test_reports(written):
+    """The same words, however many digits are pasted."""
+    write = WRITTEN[written]
+    given = [{"loss": loss, "scores": write(scores), "gradient": write(gradient), "blank": 0, "value": None, "options": {},
+              "targets": str(TARGETS if loss == "ctc" else LABELS)} for _, loss, scores, gradient, *_ in REPORTS]
+    for (name, *_, verdict, variable, words), found in zip(REPORTS, node(REPORT, given), strict=True):
+        said = "\n".join([*found["findings"], found["said"], found["clamp"], str(found["blanks"])])
+        assert (found["verdict"], found["variable"]) == (verdict, variable), (name, said)
+        assert words in said or (name.startswith("clamp") and "float16" in written and "is clamped" in said), (name, said)
+        assert 1e-9 <= found["tolerance"] < (2e-2 if "float16" in written else 2e-4)
+
+
+@pytest.mark.parametrize(("digits", "smallest"), [(3, 3e-4), (5, 3e-6), (8, 3e-9)])
+def test_the_tolerance_follows_from_the_digits(digits, smallest):
+    """Wrong by some units of the last digit is wrong; rounded is right, and said to be so within these digits."""
+    gradient = ctc.grad_logits(SCORES, TARGETS)
+    wrong = gradient.copy()
+    wrong[3, 1] += 6 * 10.0**-digits
+    write = f"{{:.{digits}f}}".format
+    as_text = [[[write(x) for x in row] for row in each] for each in (gradient, wrong)]
+    given = [{"loss": "ctc", "scores": full(SCORES), "gradient": f"tensor({json.dumps(each)}, dtype=torch.float64)".replace('"', ""), "blank": 0, "value": None,
+              "options": {}, "targets": "1 2 2 4"} for each in as_text]
+    right, bad = node(REPORT, given)
+    assert right["verdict"] == "right" and bad["verdict"] == "unknown" and "(3, 1)" in bad["findings"][0]
+    assert smallest < right["tolerance"] < 3 * smallest
+    assert f"the gradient is given with {digits} decimals" == right["because"] == bad["because"]
+
+
+@pytest.mark.parametrize("loss", ["ctc", "rnnt"])
+def test_recursions_in_float32_are_right(loss):
+    """Textbook recursions on float32 logarithms, over many frames: the report allows what these round, and says so."""
+    rng, given = np.random.default_rng(13), []
+    for T, U in ((10, 3), (60, 9), (200, 20)):
+        targets = rng.integers(1, 5, U)
+        scores = rng.normal(size=(T, 5) if loss == "ctc" else (T, U + 1, 5)).astype(np.float32)
+        log_probs = (scores - np.log(np.exp(scores).sum(-1, keepdims=True))).astype(np.float32)
+        module = MODULES[loss]
+        a, b, log_z = (f(log_probs, targets, semiring=LOG32) for f in (module.alpha, module.beta, module.Z))
+        used = np.zeros(scores.shape, np.float32)
+        if loss == "ctc":
+            for s, k in enumerate(ctc.extended_targets(targets)):
+                used[:, k] += np.exp(a[:, s] + b[:, s] - log_z).astype(np.float32)
+        else:
+            after = np.vstack([b[1:], np.full((1, U + 1), -np.inf, np.float32)])
+            after[-1, -1] = 0.0
+            used[:, :, 0] = np.exp(a + log_probs[:, :, 0] + after - log_z)
+            used[:, np.arange(U), targets] = np.exp(
+                a[:, :-1] + log_probs[:, np.arange(U), targets] + b[:, 1:] - log_z)
+        gradient = np.exp(log_probs) * used.sum(-1, keepdims=True) - used
+        given.append({"loss": loss, "scores": full(scores), "gradient": full(gradient), "blank": 0, "value": None,
+                      "options": {}, "targets": str(targets.tolist())})
+    for found in node(REPORT, given):
+        assert found["verdict"] == "right" and 1e-7 < found["tolerance"] <= 1e-3, found["findings"]
+        assert found["because"] == "float32 arithmetic may be as far off" or found["tolerance"] < 1e-5
+
+
+def test_rounded_scores_widen_the_tolerance_and_exact_ones_do_not():
+    """Two decimals that are all there are cost nothing."""
+    rounded = np.round(SCORES, 2)
+    given = [{"loss": "ctc", "scores": full(rounded), "gradient": full(gradient), "blank": 0, "value": None, "options": {},
+              "targets": "1 2 2 4"} for gradient in (ctc.grad_logits(rounded, TARGETS), ctc.grad_logits(SCORES, TARGETS))]
+    exact, moved = node(REPORT, given)
+    assert exact["tolerance"] == 1e-9 and exact["because"] == "the numbers are taken as exact"
+    assert moved["verdict"] == "right" and 1e-3 < moved["tolerance"] < 2e-2
+    assert moved["because"].startswith("the scores are given with 2 decimals, which moves the right gradient by up to 0.00")
+
+
+def test_a_chosen_tolerance_and_variable_are_used():
+    gradient = ctc.grad_log_probs(LOG_PROBS, TARGETS)
+    options = [{"variable": "logits"}, {"variable": "log_probs"}, {"tolerance": 1e-4}, {"tolerance": 1e-9}]
+    given = [{"loss": "ctc", "scores": full(LOG_PROBS), "gradient": full(gradient + 1e-5 * (n > 1)), "blank": 0,
+              "value": None, "options": each, "targets": "1 2 2 4"} for n, each in enumerate(options)]
+    logits, log_probs, coarse, fine = node(REPORT, given)
+    assert logits["findings"] == ["softmax term: missing"] and logits["variable"] == "logits"
+    assert log_probs["findings"] == [] and log_probs["variable"] == "log_probs"
+    assert coarse["verdict"] == "right" and fine["verdict"] == "unknown"
+    assert coarse["because"] == fine["because"] == "you chose it"
+
+
+LOSSES = [
+    (SCORES, ctc.loss(LOG_PROBS, TARGETS), "The loss is -log Z of the logits, after a log-softmax, in nats."),
+    (SCORES, ctc.loss(SCORES, TARGETS), "without a log-softmax, in nats. The gradient takes the scores as logits, so"),
+    (SCORES, ctc.loss(LOG_PROBS, TARGETS) / np.log(2), "in bits. The gradient is 0.693 times that of this loss."),
+    (SCORES, ctc.loss(LOG_PROBS, TARGETS) / 4, "divided by U, the number of labels. The gradient is 4 times"),
+    (SCORES, ctc.loss(LOG_PROBS, TARGETS) / 12, "divided by T, the number of frames. The gradient is 12 times"),
+    (SCORES, -ctc.loss(LOG_PROBS, TARGETS), "with the other sign: it is log Z. The gradient is -1 times"),
+    (SCORES, 3.0, "No ratio of the two has a name here."),
+    (LOG_PROBS, ctc.loss(LOG_PROBS, TARGETS), "The loss is -log Z of the log-probs, in nats."),
+]
+
+
+@pytest.mark.parametrize("digits", [4, 17])
+def test_what_the_loss_is(digits):
+    given = [{"loss": "ctc", "scores": full(scores), "gradient": full(ctc.grad_logits(SCORES, TARGETS)), "blank": 0,
+              "value": f"tensor({value:.{digits}g}, grad_fn=<MeanBackward0>)", "options": {}, "targets": "1 2 2 4"}
+             for scores, value, _ in LOSSES]
+    for (*_, words), found in zip(LOSSES, node(REPORT, given), strict=True):
+        assert words in found["loss"]
+
+
+def test_the_loss_tells_what_the_scores_are_where_the_gradient_cannot():
+    """Minus the occupancy of CTC is the same with a log-softmax inside, and without."""
+    gradient = -ctc.occupancy(SCORES, TARGETS)
+    given = [{"loss": "ctc", "scores": full(SCORES), "gradient": full(gradient), "blank": 0, "options": {},
+              "value": str(ctc.loss(scores, TARGETS)), "targets": "1 2 2 4"} for scores in (LOG_PROBS, SCORES)]
+    inside, as_they_are = node(REPORT, given)
+    assert inside["findings"] == ["softmax term: missing"] and "step back through the log-softmax" in inside["said"]
+    assert as_they_are["verdict"] == "right" and "without a log-softmax" in as_they_are["said"]
+
+
+def test_no_alignment():
+    given = [{"loss": "ctc", "scores": full(SCORES[:2]), "gradient": gradient, "blank": 0, "value": value, "options": {},
+              "targets": "[1, 1]"} for gradient, value in ((full(np.zeros((2, 6))), "inf"), (str([[np.nan] * 6] * 2), "0"))]
+    right, nan = node(REPORT, [json.loads(json.dumps(each)) for each in given])
+    assert right["verdict"] == "right" and right["said"].startswith("No alignment exists")
+    assert "as it should be" in right["loss"] and "should be inf. It is 0." in nan["loss"]
+    assert nan["findings"] == ["entry (0, 0) is NaN: -inf minus -inf, or 0 times inf?"]
+
+
+# --- the page ---
+
+
+def test_the_page_links_to_what_the_sentences_are_about():
+    """Each label that a finding may lead to stands on the page, in the list from which the script takes its links."""
+    (labels,) = node("return C.allLabels();", [0])
+    page = (ROOT / "book" / "clinic.md").read_text(encoding="utf-8").partition("clinic-places")[2]
+    assert len(labels) > 12 and [label for label in labels if f"`{label}`" not in page] == []
+
+
+def test_findings_lead_somewhere():
+    sentences = ["softmax term: missing", "last blank: missing", "label term: wrong sign", "FastEmit, lambda = 0.3: the",
+                 "all entries times -1: the sign?", "entry (0, 0) is NaN: -inf minus -inf, or 0 times inf?",
+                 "The gradient is clamped to [-1, 1].", "blank term: not divided by Z (`- log_z`)"]
+    answers = node('return ["ctc", "rnnt"].map((loss) => C.labelsOf(each, loss));', sentences)
+    for sentence, (ctc_labels, rnnt_labels) in zip(sentences, answers, strict=True):
+        assert rnnt_labels and (ctc_labels or sentence.startswith(("last", "FastEmit"))), sentence

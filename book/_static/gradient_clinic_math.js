@@ -9,6 +9,8 @@ const GradientClinic = ((M) => {
   ];
   const EXACT = 1e-9; // as in diagnosis.py
   const CLOSE = { float64: EXACT, float32: 1e-4, float16: 3e-2, bfloat16: 1e-1 }; // the others as in identifying.py
+  const MISSING = "missing";
+  const PRESENT = "present, but it belongs to the gradient with respect to the logits";
   const UNLISTED = "wrong, in a way not on the list";
   const VARIABLES = ["logits", "log_probs"];
   const CALLED = { logits: "logits", log_probs: "log-probs" };
@@ -249,10 +251,10 @@ const GradientClinic = ((M) => {
     const right = probs.map((y, i) => y * node[perRow(V, i)]);
     const zero = new Float64Array(probs.length);
     if (variable === "log_probs") {
-      const wrong = [["present, but it belongs to the gradient with respect to the logits", right]];
+      const wrong = [[PRESENT, right]];
       return { name: "softmax term", entries, right: zero, wrong };
     }
-    const wrong = [["missing", zero], ["wrong sign", right.map((x) => -x)]];
+    const wrong = [[MISSING, zero], ["wrong sign", right.map((x) => -x)]];
     if (node.every((x) => x === 0)) wrong.push(["not 0, though there is no path", probs]);
     else if (!node.every((x) => Math.abs(x - 1) <= 1e-8 + 1e-5)) {
       wrong.push(["without the node occupancy that it is multiplied by", probs]);
@@ -265,7 +267,7 @@ const GradientClinic = ((M) => {
     const [z, zz] = [Math.exp(logZ), Math.exp(2 * logZ)];
     const right = occupied.map((x) => -x);
     const wrong = [
-      ["missing", occupied.map((x) => 0 * x)],
+      [MISSING, occupied.map((x) => 0 * x)],
       ["wrong sign", occupied],
       ["counted twice", occupied.map((x) => -2 * x)],
       ["not divided by Z (`- log_z`)", occupied.map((x) => -x * z)],
@@ -384,7 +386,8 @@ const GradientClinic = ((M) => {
      digits are known as well as these digits say: `slack`. */
   function read(fit, problem, tolerance) {
     const factor = -fit.multiples[2];
-    const allowed = fine(tolerance) ? tolerance : tolerance * Math.max(1, Math.abs(factor));
+    // least squares does not make the largest error smallest
+    const allowed = fine(tolerance) ? tolerance : 2 * tolerance * Math.max(1, Math.abs(factor));
     if (!((fine(tolerance) ? fit.rest : fit.share) <= allowed) || !factor || Number.isNaN(factor)) return null;
     const relative = fit.multiples.map((x) => x / factor);
     const slack = fit.reach.map((x, j) => (fine(tolerance) ? 1e-7
@@ -424,7 +427,8 @@ const GradientClinic = ((M) => {
     const [T, U] = [problem.shape[0], problem.target.length];
     const sizes = [["T", T], ["U", U], ["(U + 1)", U + 1], ["(T + U)", T + U], ["(T (U + 1))", T * (U + 1)]];
     const same = sizes.find(([, size]) => size > 1 && Math.abs(factor * size - 1) < near * (near > 1e-7 ? size : 1));
-    return `all entries times ${general(factor, 3)}: a reduction?${same ? ` Here it is 1 / ${same[0]}.` : ""}`;
+    const shown = same && near > 1e-7 ? 1 / same[1] : factor; // few digits pasted
+    return `all entries times ${general(shown, 3)}: a reduction?${same ? ` Here it is 1 / ${same[0]}.` : ""}`;
   }
 
   /* A reading in the sentences of diagnosis.py; nothing for the plain gradient. */
@@ -591,14 +595,18 @@ const GradientClinic = ((M) => {
     const choice = variable ? { variable, found: findings(problem, gradient, variable, tolerance) }
       : chosen(problem, gradient, tolerance, meaning);
     const noPath = VARIABLES.every((inputs) => lossOf(problem, inputs) === Infinity);
-    const fits = noPath ? [] : readings(problem, gradient, tolerance);
+    const fits = noPath ? [] : readings(problem, gradient, variable ? tolerance : Math.max(tolerance, 2 * EXACT));
     const wanted = meaning || choice.variable;
     const away = (fit) => (fit.inputs === wanted ? 0 : 1) + (fit.variable === choice.variable ? 0 : 2);
-    const [reading = null] = fits.sort((a, b) => away(a) - away(b));
     const quality = qualityOf(choice.found);
+    const itself = { inputs: choice.variable, variable: choice.variable, factor: 1, near: tolerance, emphasis: 1, clamp: 0 };
+    const [reading = quality === "right" && !noPath ? itself : null] = fits.sort((a, b) => away(a) - away(b));
     const plain = reading ? readingSaid(reading, problem) : [];
     const mixed = reading !== null && reading.inputs !== reading.variable && !isNormalised(problem, tolerance);
-    const reread = !variable && quality === "unknown" && reading && (plain.length || reading.clamp || mixed);
+    const reread = !variable && reading && (mixed ? quality === "unknown"
+      : (quality === "named" || quality === "unknown") && (plain.length > 0 || reading.clamp > 0));
+    const judged = reread && mixed ? reading.inputs : choice.variable;
+    const softmax = `softmax term: ${judged === "logits" ? MISSING : PRESENT}`;
     const open = !meaning && fits.length > 1 && fits.every((fit) => fit.variable === "log_probs");
     let said = "";
     if (noPath) said = "No alignment exists: Z = 0, the loss is infinite, and the gradient is 0 by definition.";
@@ -606,7 +614,8 @@ const GradientClinic = ((M) => {
     else if (reading) said = variableSaid(reading, problem, tolerance, open);
     else if (!variable) said = `It was judged as a gradient with respect to the ${CALLED[choice.variable]}, as which it fits best.`;
     return {
-      ...nothing, said, reading, noPath, variable: choice.variable, findings: reread ? plain : choice.found,
+      ...nothing, said, reading, noPath, variable: judged,
+      findings: reread ? [...(mixed ? [softmax] : []), ...plain] : choice.found,
       verdict: reread ? (mixed ? "named" : "explained") : quality,
       clamp: reading && reading.clamp ? clampSaid(reading) : "",
       unexplained: !reading && !noPath && quality === "unknown",
@@ -646,12 +655,18 @@ const GradientClinic = ((M) => {
     }
     const types = [given.type, scores.type];
     const arithmetic = ["bfloat16", "float16"].find((type) => types.includes(type)) || "float32";
+    if (arithmetic === "float32" && given.type === "float64") return ladder;
     const { tolerance: last } = ladder[ladder.length - 1];
-    if (arithmetic === "float32" && types.includes("float64")) return ladder;
-    for (const tolerance of arithmetic === "float32" ? [1e-6, CLOSE.float32] : [CLOSE[arithmetic]]) {
-      if (tolerance > last) ladder.push({ tolerance, because: `${arithmetic} arithmetic may be as far off`, digits: false });
-    }
+    const loose = arithmetic === "float32" ? inFloat32(problem) : CLOSE[arithmetic];
+    if (loose > last) ladder.push({ tolerance: loose, because: `${arithmetic} arithmetic may be as far off`, digits: false });
     return ladder;
+  }
+
+  /* Logarithms of the size of log Z, rounded in each step of a path, and errors that add up like a random walk. */
+  function inFloat32(problem) {
+    const steps = problem.shape[0] + problem.target.length;
+    const sizes = VARIABLES.map((inputs) => Math.abs(lossOf(problem, inputs))).filter(Number.isFinite);
+    return Math.min(1e-3, 4 * 2 ** -24 * Math.sqrt(steps) * Math.max(1, ...sizes));
   }
 
   /* The report at the finest tolerance at which all that is found has a name; if there is none, that which follows from
