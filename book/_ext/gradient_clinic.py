@@ -10,7 +10,7 @@ from sphinx.util.docutils import SphinxDirective
 
 SCRIPTS = "lattice_math.js", "pasted_numbers.js", "gradient_clinic_math.js", "gradient_clinic.js"
 STYLE = "gradient_clinic.css"
-TEXT = "On the website, with JavaScript, the clinic stands here: a form for scores and a gradient, and a report on them."
+TEXT = "On the website, with JavaScript, the clinic stands here: a form for scores and a gradient, and a report."
 
 
 class GradientClinic(SphinxDirective):

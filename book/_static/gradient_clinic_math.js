@@ -392,7 +392,7 @@ const GradientClinic = ((M) => {
     const relative = fit.multiples.map((x) => x / factor);
     const slack = fit.reach.map((x, j) => (fine(tolerance) ? 1e-7
       : Math.max(1e-7, allowed * (x + Math.abs(relative[j]) * fit.reach[2]) / Math.abs(factor))));
-    if (slack[2] > 0.1) return null; // too few digits to say
+    if (slack[2] > 0.25) return null; // too few digits to say
     const labels = problem.target.length > 0;
     const emphasis = labels ? -relative[3] : 1;
     const are = (...wanted) => wanted.every((x, j) =>

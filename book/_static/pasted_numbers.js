@@ -5,12 +5,12 @@
 const PastedNumbers = (() => {
   const ABBREVIATED = "The print is abbreviated (...). Print all of it: after torch.set_printoptions(profile=\"full\"), or "
     + "np.set_printoptions(threshold=sys.maxsize).";
-  const NUMBER = /[+-]?(?:inf(?:inity)?|nan(?:\((?:ind|snan)\))?|(?:\d[\d_]*\.?\d*|\.\d+)(?:e[+-]?\d+)?[fl]?)(?![\w.])/iy;
+  const NUMBER = /[+-]?(?:inf(?:inity)?|nan|(?:\d[\d_]*\.?\d*|\.\d+)(?:e[+-]?\d+)?[fl]?)(?![\w.])/iy;
   const PARTS = /^[+-]?([\d_]*)\.?(\d*)(?:e([+-]?\d+))?/i;
   const WORD = /[A-Za-z_][\w.]*/y;
   // what a print says about its numbers: dtype=torch.float64, device='cuda:0', grad_fn=<CloneBackward0>, size=(0, 4)
   const ABOUT = /([A-Za-z_]\w*)\s*=\s*(?:'[^']*'|"[^"]*"|<[^>]*>|\([^()]*\)|[\w.:]+)/y;
-  const NAME = /[A-Za-z_][\w.[\]:, -]*=(?!=)/y; // grad = , x.grad[0] = , float scores[2][3] =
+  const NAME = /[A-Za-z_][\w.]*(?: +[\w.]+)*(?:\[[\w:, -]*\])*\s*=(?!=)/y; // grad = , x.grad[0] = , float scores[2][3] =
   const CLOSES = { "[": "]", "(": ")", "{": "}" };
 
   class NotRead extends Error {}
@@ -46,7 +46,7 @@ const PastedNumbers = (() => {
   }
 
   function refuse(text, at) {
-    const [word] = text.slice(at).match(/^\S{1,20}/);
+    const [word] = text.slice(at).match(/^[^\s,;\])}]{1,20}|^\S/);
     throw new NotRead(`Line ${lineOf(text, at)}: “${word}” is not a number.`);
   }
 
@@ -108,7 +108,7 @@ const PastedNumbers = (() => {
     const odd = parts.findIndex(({ shape }) => shape.join() !== parts[0].shape.join());
     if (odd >= 0) {
       const sizes = [parts[0], parts[odd]].map(({ shape, tokens }) =>
-        (shape.length > 1 ? `the shape ${tuple(shape)}` : shape.length ? `${tokens.length} numbers` : "a single number"));
+        (shape.length > 1 ? `the shape ${tuple(shape)}` : shape.length ? `${tokens.length} number${tokens.length === 1 ? "" : "s"}` : "no brackets"));
       throw new NotRead(`The rows differ: row ${odd} has ${sizes[1]}, and row 0 has ${sizes[0]}.`);
     }
     return { shape: [parts.length, ...(parts.length ? parts[0].shape : [])], tokens: parts.flatMap(({ tokens }) => tokens) };
@@ -220,7 +220,8 @@ const PastedNumbers = (() => {
   /* The array that a text holds: {shape, values, halfUnits, digits, type}. `type` is what the print says, or what only
      numbers of that type can be; "" if neither tells. Throws NotRead, with a sentence. */
   function read(text) {
-    const plain = text.replace(/−/g, "-").replace(/[\u00a0\ufeff]/g, " ").replace(/\r\n?/g, "\n");
+    const plain = text.replace(/−/g, "-").replace(/[\u00a0\ufeff]/g, " ").replace(/\r\n?/g, "\n")
+      .replace(/nan\((?:ind|snan)\)/gi, "nan");
     if (!plain.trim()) throw new NotRead("Nothing is pasted.");
     if (/\.\.\.|…/.test(plain)) throw new NotRead(ABBREVIATED);
     const cpp = plain.match(CPP);
