@@ -88,10 +88,11 @@ const LatticeMath = (() => {
     return { nodes, arcs, fronts: T + rows, places: rows };
   }
 
-  /* Everything of one problem {loss, T, V, target, logits, lambda}; lambda is FastEmit's, 0 for the loss itself. */
+  /* Everything of one problem {loss, T, V, target, logits, lambda}; lambda is FastEmit's, 0 for the loss itself. With
+     inputs: "log_probs" the scores are taken as they are, normalised or not. */
   function solve(problem) {
     const { nodes, arcs, fronts, places } = lattice(problem);
-    const logProbs = problem.logits.map(logSoftmax);
+    const logProbs = problem.inputs === "log_probs" ? problem.logits : problem.logits.map(logSoftmax);
     const weight = arcs.map((arc) => (arc.row < 0 ? 0 : logProbs[arc.row][arc.symbol]));
     const order = nodes.map((_, i) => i).sort((i, j) => nodes[i].front - nodes[j].front);
     const into = nodes.map(() => []);

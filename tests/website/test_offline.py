@@ -32,6 +32,7 @@ def unpacked(site, tmp_path_factory):
     "index.html",
     "book/preface.html",
     "book/laboratory.html",
+    "book/clinic.html",
     "book/checks/notebooks/40_ctc_gradient.html",
     "notebooks/40_ctc_gradient.html",
     "notebooks/80_handwritten_digits.html",

@@ -5,7 +5,7 @@ from built_site import SITE
 
 PAPER = 540  # pixels between the margins: narrower than A4, 680, so that long lines of code are seen to wrap
 PAGES = [
-    "book/preface.html", "book/laboratory.html", "book/rosetta.html", "book/teaching/index.html",
+    "book/preface.html", "book/laboratory.html", "book/clinic.html", "book/rosetta.html", "book/teaching/index.html",
     "book/teaching/session_3.html", "book/teaching/syllabus.html", "book/teaching/prerequisites.html",
     *(f"notebooks/{name}.html" for name in (
         "40_ctc_gradient", "42_ctc_2006", "60_rnnt_gradient", "62_rnnt_kernels", "64_kernel_failures", "96_the_floor")),
@@ -18,7 +18,7 @@ TOO_WIDE = """width => [...document.querySelectorAll('.bd-article *')]
 FOLDED = """() => [...document.querySelectorAll('.admonition.solution, details.toggle-details')]
     .filter(e => e.classList.contains('toggle-hidden') || e.open === false).length"""
 TO_OPERATE = """() => [...document.querySelectorAll(
-        'button, input, select, .lattice-lab summary, nav:not(.chapter-map), footer, .bd-sidebar')]
+        'button, input, select, .lattice-lab summary, textarea, nav:not(.chapter-map), footer, .bd-sidebar')]
     .filter(e => e.checkVisibility()).map(e => e.outerHTML.slice(0, 90))"""
 COLOURS = """() => ['.bd-article p', 'body'].map(name => {
     const style = getComputedStyle(document.querySelector(name));
