@@ -751,7 +751,7 @@ const GradientClinic = ((M) => {
     [/^all entries times/, { ctc: ["ctc-reductions"], rnnt: ["ctc-reductions"] }],
     [/is NaN/, { ctc: ["no-alignment", "masks"], rnnt: ["masks"] }],
     [/clamped/, { ctc: ["clamping"], rnnt: ["clamping"] }],
-    [/respect to the logits/, { ctc: ["eq-ctc-grad-logits"], rnnt: ["eq-rnnt-grad-logits"] }],
+    [/^(?!It was judged).*respect to the logits/, { ctc: ["eq-ctc-grad-logits"], rnnt: ["eq-rnnt-grad-logits"] }],
     [/respect to (its output|these log-probs|them)/, { ctc: ["eq-ctc-grad-log-probs"], rnnt: ["eq-rnnt-grad-log-probs"] }],
     [/log-softmax is missing|apply one/, { ctc: ["eq-log-softmax-vjp"], rnnt: ["eq-log-softmax-vjp"] }],
     [/^No alignment/, { ctc: ["no-alignment"] }],

@@ -13,7 +13,7 @@ from .conventions import Conventions
 from .explaining import findings
 from .identifying import identify
 from .judging import Judge
-from .report import Counted, Finding, Report
+from .report import Counted, Finding, LossReport
 from .subjects import Refused, Subject
 
 __all__ = ["Expectation", "grade"]
@@ -23,7 +23,7 @@ class Expectation(ValueError):
     """An expectation names no convention."""
 
 
-def grade(subject: Subject, *, expect: Mapping[str, str] = (), without=(), precisions=(), shrink=True) -> Report:
+def grade(subject: Subject, *, expect: Mapping[str, str] = (), without=(), precisions=(), shrink=True) -> LossReport:
     """Grade a loss.
 
     Parameters
@@ -41,7 +41,7 @@ def grade(subject: Subject, *, expect: Mapping[str, str] = (), without=(), preci
 
     Returns
     -------
-    Report
+    LossReport
         ``report.right`` says whether nothing is wrong; ``str(report)`` all of it in words.
 
     Raises
@@ -77,7 +77,7 @@ def grade(subject: Subject, *, expect: Mapping[str, str] = (), without=(), preci
     found += _not_deterministic(judge.subject, precisions[0]) if identified.given else []
     found += _unexplained(identified, found)
     left_out = [group for group in GROUPS if group not in {case.group for case in asked}]
-    return Report(subject.name, subject.version, subject.kind, identified, expect, tuple(found), _counted(answers),
+    return LossReport(subject.name, subject.version, subject.kind, identified, expect, tuple(found), _counted(answers),
                   tuple(left_out), tuple(answer.accuracy for answer in answers if answer.accuracy),
                   time.perf_counter() - started)
 

@@ -132,14 +132,13 @@ class Program:
             raise Refused("NotAnswering", f"no outputs: {error}") from error
 
     def _answered(self, asked, patience):
-        try:
+        with contextlib.suppress(OSError):  # a program that has ended takes nothing; what it said last is read
             self._process.stdin.write(json.dumps(asked, allow_nan=False) + "\n")
             self._process.stdin.flush()
+        try:
             line = self._lines.get(timeout=patience)
         except queue.Empty:
             raise self._given_up(f"no answer after {patience:g} s") from None
-        except OSError:
-            line = ""
         if not line:
             self._process.wait()
             raise self._given_up(f"the program ended with status {self._process.returncode}: {self._last_words()}")

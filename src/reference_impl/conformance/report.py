@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 
 from .identifying import Identified
 
-__all__ = ["Accuracy", "Counted", "Finding", "Report"]
+__all__ = ["Accuracy", "Counted", "Finding", "LossReport"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Accuracy:
 
 
 @dataclass(frozen=True)
-class Report:
+class LossReport:
     """What was found out about a loss; ``str`` of it is all of that in words."""
 
     name: str

@@ -115,7 +115,7 @@ def candidate_subject(candidate, *, name="") -> Subject:
 def torch_subject(function: Callable, kind: str, *, name="", scores="logits", layout="", twice=True) -> Subject:
     """A torch loss with the usual arguments: ``function(scores, targets, logit_lengths, target_lengths, blank=0)``.
 
-    It returns the losses (B,) or a reduced one; the gradient is autograd's. ``layout`` is one of :data:`LAYOUTS`;
+    It returns the losses (B,) or a reduced one; the gradient is autograd's. ``layout`` is one of ``LAYOUTS``;
     without ``twice`` there is no second backward pass.
     Targets and lengths are int64, or int32 where that raises.
     """
