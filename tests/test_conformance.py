@@ -87,6 +87,11 @@ def test_a_loss_that_has_no_batches():
 
 #: What is said of a planted bug, where that is not its name.
 SAID = {
+    "last rescaling factor forgotten": "It adds up all states of the last frame; only the last two are complete.",
+    "emission counted twice": "The emission is in the occupancy twice.",
+    "softmax where no alignment exists": "Where there is no alignment it is not 0: the softmax term is left.",
+    "out-of-range label ends the target": "It accepts bad input (label is V).",
+    "out-of-range label reads a neighbour": "It accepts bad input (label is minus 1).",
     "softmax term for log-probs": "variable = log_probs was expected; it is logits.",
     "gradient divided by T, loss not": "The gradient is divided by the number of frames; the loss is as it is.",
     "loss 0 where no alignment exists": "Where no alignment exists the loss is 0; expected inf.",
