@@ -19,7 +19,7 @@ export IPYTHONDIR := $(CURDIR)/.venv/ipython
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book slides pdf pdf-packages offline onefile test test-slow test-course test-all test-exhaustive site-test serve assignments grade instructor lab bench accuracy variants times claims vectors gpu kernels screenshots drift repository lint clean FORCE
+.PHONY: help book slides pdf pdf-packages offline onefile test test-slow test-course test-all test-exhaustive site-test serve assignments grade instructor lab bench accuracy conformance variants times claims vectors gpu kernels screenshots drift repository lint clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -102,6 +102,10 @@ bench: .venv/reader  ## time the losses on the CPU, beside whatever peers are in
 
 accuracy: .venv/dev  ## measure how exact float32 lattices are, by method
 	$(PY) benchmarks/accuracy.py
+
+conformance: .venv/reader  ## grade other people's losses into data/conformance, each in an environment of its own; LIBRARIES="torch optax" for some
+	-@$(PYTHON) peers/environments.py $(LIBRARIES)
+	$(PY) peers/run.py $(LIBRARIES)
 
 variants: .venv/dev  ## measure every loss by every kind of check, into data/variants.json
 	$(PY) -m pytest -q -m slow tests/test_variants_table.py --write-table
