@@ -10,11 +10,11 @@ from unittest import mock
 
 import numpy as np
 
-from .compiling import compiled, specialised
+from .compiling import CompileError, compiled, specialised
 from .launching import SHARED_MEMORY, Buffer, LaunchError, launch
 from .program import Program
 
-__all__ = ["Recorded", "TritonLaunches"]
+__all__ = ["CompileError", "Recorded", "TritonLaunches"]
 
 
 class TritonLaunches:
