@@ -152,7 +152,6 @@ _ROOMS = {
         ("index-minus-one", "index -1 read from the end", "labels/one-label", {"fields": ("loss",)}),
         ("one-frame", "first frame not pruned", "short/one-frame", {}),
         ("label-is-blank", "label overwrites blank", "bad input/label-is-the-blank-alone", {"shows": _loses_mass}),
-        ("misprint", "label arcs weigh a blank", "labels/one-label", {}),
         ("extra-row", "blanks in a row of their own", "labels/one-label", {}),
         ("ridge", "paths spread evenly over the rows", "labels/one-label", {"shows": _in_two_frames}),
     ],

@@ -118,12 +118,8 @@ def _(log_probs, targets, blank):
             _rnnt_gradient(e_blank, e_label, log_probs, np.roll(targets, -1), blank))
 
 
-@_bug("log_probs", "label arcs weigh a blank",
-      "after monotonic-rnnt's README, which prints p(eps) where p(y) belongs",
-      "loss is the path sum, every small target",
-      claim="monotonic-rnnt-label-misprint",
-      believed="Both arcs of a node weigh what is printed: the blank's probability.",
-      truth="The arc that writes a label has the label's probability {eq}`eq-rnnt-alpha`.")
+@_bug("log_probs", "label arcs weigh a blank", "after monotonic-rnnt's README, which prints p(eps) where p(y) belongs",
+      "loss is the path sum, every small target", claim="monotonic-rnnt-label-misprint")
 def _(log_probs, targets, blank):
     """Every arc reads the blank's log-prob, consistently."""
     graph = rnnt_lattice(targets, len(log_probs), log_probs.shape[2], blank=blank)
