@@ -195,9 +195,10 @@ def _(log_probs, targets, blank):
 # RNN-T: from log-probs to logits.
 
 @_bug("logits", "logits taken for log-probs",
-      "after Paddle's CPU rnnt_loss and warp-transducer's C interface; asked in warp-transducer#14",
+      "after Paddle's CPU rnnt_loss and warp-transducer's C interface; asked in warp-transducer#14 and #50",
       "a constant added to a row changes nothing",
-      claim="paddle-rnnt-no-softmax, warp-transducer-no-softmax, warp-transducer-thread-14",
+      claim="paddle-rnnt-no-softmax, warp-transducer-no-softmax, warp-transducer-thread-14, "
+            "warp-transducer-thread-50",
       believed="The loss is negative, so there is a bug in the loss.",
       truth="Scores that passed no softmax have no lower bound: 1 more on every score lowers the loss by $T + U$ "
             "{eq}`eq-rnnt-homogeneous`.")
@@ -345,7 +346,7 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
       "many labels, against the reference", batch=True,
       claim="torchaudio-overflow",
       believed="An index fits into 32 bits.",
-      truth="A grid has $B\\,T\\,(U + 1)\\,V$ entries, and passes $2^{31}$ long before a utterance is long.")
+      truth="A grid has $B\\,T\\,(U + 1)\\,V$ entries, and passes $2^{31}$ before an utterance is long.")
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """Element number 2^8 is taken for number 0: the array is longer than the type of its index can count."""
     reads = scores.ravel()[np.arange(scores.size) % 256].reshape(scores.shape)

@@ -88,7 +88,7 @@ def exhibit(key: str) -> Card:
     claims = f"{{claim}}`{', '.join(shown.bug.claims)}`"
     return Card("\n".join([
         f"- **Believed.** {shown.bug.believed}",
-        f"- **Met.** {shown.bug.source[:1].upper()}{shown.bug.source[1:]}{claims}.",
+        f"- **Where.** {shown.bug.source[:1].upper()}{shown.bug.source[1:]}{claims}.",
         f"- **Computed.** {shown.bug.mechanism}", "",
         "  ```text", *(f"  {line}" for line in str(reproduce(shown)).splitlines()), "  ```", "",
         f"- **Exposed by.** *{shown.bug.killed_by}*",
