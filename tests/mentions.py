@@ -170,8 +170,11 @@ def rosetta_rows():
 
 
 def sources_of_bugs():
-    """Yield what the bank says of where a bug was met, as paragraphs."""
+    """Yield what the bank says of where a bug was met, and what the cards of the museum say, as paragraphs."""
     from reference_impl.bug_bank import BUGS
+    from reference_impl.bug_bank.exhibits import CONFUSIONS
 
-    for bug in BUGS:
+    for bug in (*BUGS, *CONFUSIONS):
         yield Paragraph(f"bug bank: {bug.name}", bug.source, bug.claims)
+        for said in filter(None, (bug.believed, bug.truth)):
+            yield marked(f"museum: {bug.name}", said)._replace(claims=bug.claims)

@@ -236,7 +236,7 @@ def test_smallest_of_a_batch():
     start = Problem("", "", logits, np.ones((3, 2), dtype=int), logit_lengths=np.array([4, 2, 3]),
                     target_lengths=np.array([1, 2, 0]))
     found = smallest(lambda p: p.is_batch and 2 in p.logit_lengths, start)
-    assert found.logits.shape == (1, 4, 3) and found.logit_lengths.tolist() == [2] and not found.logits.any()
+    assert found.logits.shape == (1, 2, 2) and found.logit_lengths.tolist() == [2] and not found.logits.any()
     alone = smallest(lambda p: not p.is_batch and len(p.targets) == 2, start)
     assert alone.logits.shape == (1, 2)
 

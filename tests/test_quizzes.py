@@ -18,6 +18,8 @@ from enumeration import alignments, ctc_alignments, rnnt_alignments
 
 from reference_impl import ctc, log_softmax, rnnt
 from reference_impl.bug_bank import BUGS, CHECKS
+from reference_impl.bug_bank.exhibits import EXHIBITS
+from reference_impl.conformance.museum import reproduce
 from reference_impl.examples import TINY_CTC
 from reference_impl.lattice import Arc, Lattice, backward, forward
 from reference_impl.semiring import REAL
@@ -26,7 +28,7 @@ from reference_impl.torch_impl import rnnt_loss
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 QUIZ = re.compile(r"^:::\{quiz\} ([\w-]+)\n(.*?)^:::$", re.MULTILINE | re.DOTALL)
 ANSWER = re.compile(r"^- \[([ x])\] (.*)\n((?:  >.*\n)+)", re.MULTILINE)
-WITH_QUIZZES = 10, 20, 30, 35, 40, 42, 45, 50, 60, 62, 65, 70, 75
+WITH_QUIZZES = 10, 20, 30, 35, 40, 42, 45, 50, 60, 62, 65, 70, 75, 76
 
 
 class Answer(NamedTuple):
@@ -410,6 +412,19 @@ def test_bugs_of_the_bank():
     assert any("twice" in name or "second" in name for name in scaled), scaled
     assert not any("difference" in name or "long" in name for name in scaled), scaled
     assert marked("bugs-final-blank") == marked("bugs-second") == "C"
+
+
+def test_museum_by_its_exhibits():
+    """The numbers of the two questions are those of two cards, and the answers those of the cards beside them."""
+    shown = {key: reproduce(EXHIBITS[key]) for key in ("gradcheck", "upstream", "one-term", "second-backward")}
+    given = {key: each.wrong[0].given.ravel().tolist() for key, each in shown.items()}
+    assert given["gradcheck"] == [-0.5, 0.5] and shown["gradcheck"].wrong[0].right.tolist() == [[-1, 0]]
+    assert ctc.grad_logits(np.zeros((1, 2)), []).tolist() == [[-0.5, 0.5]]
+    assert marked("museum-variable") == "B"
+    assert shown["one-term"].problem.upstream.tolist() == [3] and given["one-term"] == [-2.5, 0.5]
+    assert given["upstream"] == [-0.5, 0.5] and given["second-backward"] == [-4.5, 4.5]
+    assert shown["upstream"].wrong[0].right.ravel().tolist() == [-1.5, 1.5]
+    assert marked("museum-weight") == "B"
 
 
 def test_compare_dead():

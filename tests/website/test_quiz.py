@@ -22,7 +22,7 @@ CHAPTERS = (ROOT / "_toc.yml").read_text(encoding="utf-8").count("file: notebook
 KEY = "ctc-and-rnnt-differentiated:progress:1"
 WITH_QUIZZES = ("10_checking_a_gradient", "20_softmax", "30_gradient_theorem", "35_ctc_loss", "40_ctc_gradient",
                 "42_ctc_2006", "45_ctc_in_practice", "50_rnnt_loss", "60_rnnt_gradient", "62_rnnt_kernels",
-                "65_fastemit", "70_ctc_and_rnnt", "75_bugs_and_checks")
+                "65_fastemit", "70_ctc_and_rnnt", "75_bugs_and_checks", "76_museum")
 
 
 # before MathJax begins: formulas elsewhere on the page take it seconds, and test_pages.py looks at them

@@ -18,13 +18,19 @@ FLOOR = replace(LOG, name="log, -1e5 for -inf", zero=-1e5)
 
 @dataclass(frozen=True)
 class Bug(Candidate):
-    """A wrong candidate: what is wrong, where that was met, with ids of data/claims.json, and a check that sees it."""
+    """A wrong candidate: what is wrong, where that was met, with ids of data/claims.json, and a check that sees it.
+
+    An exhibit of the museum (`exhibits.py`) also says what was believed, by the code or by whoever asked, and the truth
+    in a line, in the chapters' Markdown.
+    """
 
     name: str
     mechanism: str
     source: str
     killed_by: str
     claims: tuple[str, ...] = field(default=(), kw_only=True)
+    believed: str = field(default="", kw_only=True)
+    truth: str = field(default="", kw_only=True)
 
 
 def entry_in(bugs: list[Bug], loss: str) -> Callable:
@@ -33,13 +39,13 @@ def entry_in(bugs: list[Bug], loss: str) -> Callable:
     The function is that of one utterance, ``(scores, targets, blank) -> (loss, gradient)``, or with ``batch=True`` that
     of a :class:`Candidate`. ``claim`` has the ids of what is claimed about the library that it is after, by commas.
     """
-    def bug(variable, name, source, killed_by, *, claim="", batch=False, tolerance=1e-9):
+    def bug(variable, name, source, killed_by, *, claim="", believed="", truth="", batch=False, tolerance=1e-9):
         def enter(function):
             whole = function if batch else over_batch(function, loss)
             mechanism = " ".join(function.__doc__.split())
             claims = tuple(filter(None, claim.split(", ")))
             bugs.append(Bug(loss, variable, whole, name, mechanism, source, killed_by, tolerance=tolerance,
-                            claims=claims))
+                            claims=claims, believed=believed, truth=truth))
             return function
         return enter
     return bug

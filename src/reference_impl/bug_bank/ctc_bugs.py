@@ -46,7 +46,13 @@ def _emissions(log_probs, targets, blank):
 
 # CTC: the wrong lattice. Loss and gradient agree with each other, so differences of the loss show nothing.
 
-@_bug("logits", "skip between equal labels", "constructed", "loss is the path sum, every small target")
+@_bug("logits", "skip between equal labels",
+      "constructed, from the questions in tensorflow#12215 and #23332",
+      "loss is the path sum, every small target",
+      claim="tensorflow-thread-12215, tensorflow-thread-23332",
+      believed="As many frames as labels are enough.",
+      truth="Two equal labels in a row need one more frame, for the blank between them "
+            "{eq}`eq-practice-feasible`.")
 def _(logits, targets, blank):
     """A path may jump over the blank between two equal labels, so that one run of a label counts as two labels."""
     graph = ctc_lattice(targets, *logits.shape, blank=blank)
@@ -85,16 +91,25 @@ def _(logits, targets, blank):
     return -log_z - (0.0 if len(targets) else np.log(2.0)), ctc.grad_logits(logits, targets, blank=blank)
 
 
-@_bug("logits", "last rescaling factor forgotten", "after the PaddleSpeech notebook's product of C_t",
-      "finite differences, one random case", claim="paddlespeech-scales")
+@_bug("logits", "last rescaling factor forgotten",
+      "after the PaddleSpeech notebook's product of C_t",
+      "finite differences, one random case",
+      claim="paddlespeech-scales",
+      believed="The factors by which the frames are rescaled multiply to the likelihood.",
+      truth="They do, times what the last frame keeps in its last two states {eq}`eq-ctc-2006-loss-alpha`.")
 def _(logits, targets, blank):
     """Each frame of alpha is rescaled to sum 1; the loss has the factors, and not the part in the last two states."""
     _, a, _, log_z = _ctc(logits, targets, blank)
     return -LOG.sum(a[-1]), ctc.grad_logits(logits, targets, blank=blank)
 
 
-@_bug("logits", "first frame not pruned", "after stanford-ctc, whose loss is wrong for T = 1",
-      "loss is the path sum, every small target", claim="stanford-ctc-one-frame")
+@_bug("logits", "first frame not pruned",
+      "after stanford-ctc, whose loss is wrong for T = 1",
+      "loss is the path sum, every small target",
+      claim="stanford-ctc-one-frame",
+      believed="Every path begins in one of the first two states, so one frame holds those two.",
+      truth="A path must also end in one of the last two {eq}`eq-ctc-total`, and in one frame only the label's "
+            "state is both {eq}`eq-ctc-alpha-zeros`.")
 def _(logits, targets, blank):
     """In one frame only the last two states complete the target, but the first two are counted."""
     log_probs, a, _, log_z = _ctc(logits, targets, blank)
@@ -111,8 +126,13 @@ def _(logits, targets, blank):
     return (-sums.sum() if log_z > -np.inf else np.inf), ctc.grad_logits(logits, targets, blank=blank)
 
 
-@_bug("logits", "prefix counted once for each completion", "after the PaddleSpeech notebook's definition of alpha",
-      "finite differences, one random case", claim="paddlespeech-alpha")
+@_bug("logits", "prefix counted once for each completion",
+      "after the PaddleSpeech notebook's definition of alpha",
+      "finite differences, one random case",
+      claim="paddlespeech-alpha",
+      believed="Alpha of a state is the mass of the whole strings that pass it.",
+      truth="Alpha is the mass of prefixes {eq}`def-ctc-alpha`; what follows is beta's, and is counted once "
+            "{eq}`eq-ctc-node-mass`.")
 def _(logits, targets, blank):
     """Alpha sums over whole strings, not over prefixes, so it counts each prefix once for each suffix."""
     log_probs, a, b, log_z = _ctc(logits, targets, blank)
@@ -120,8 +140,13 @@ def _(logits, targets, blank):
     return -log_z, _ctc_gradient(log_probs, np.exp(a + suffixes + b - log_z), targets, blank)
 
 
-@_bug("logits", "index -1 read from the end", "after the PaddleSpeech notebook, whose skip rule has no first states",
-      "loss is the path sum, every small target", claim="paddlespeech-skip")
+@_bug("logits", "index -1 read from the end",
+      "after the PaddleSpeech notebook, whose skip rule has no first states",
+      "loss is the path sum, every small target",
+      claim="paddlespeech-skip",
+      believed="The skip needs one condition: two states back there is another symbol.",
+      truth="It needs two: the state must exist, $s \\ge 2$ {eq}`def-ctc-skip`. In many languages the index $-1$ "
+            "is legal, and means the last.")
 def _(logits, targets, blank):
     """The skip is allowed by looking two states back, wherever that is: state 1 is entered from the last state."""
     graph = ctc_lattice(targets, *logits.shape, blank=blank)
@@ -151,8 +176,14 @@ def _(logits, targets, blank):
     return -log_z, _ctc_gradient(log_probs, np.exp(a + b - log_z), targets, blank)
 
 
-@_bug("logits", "mass of the symbol taken for that of the state", "after the PaddleSpeech notebook's sum over s",
-      "finite differences, repeated labels", claim="paddlespeech-state")
+@_bug("logits", "mass of the symbol taken for that of the state",
+      "after the PaddleSpeech notebook's sum over s",
+      "finite differences, repeated labels",
+      claim="paddlespeech-state",
+      believed="The occupancy of a symbol adds up, over its positions, the mass of all paths that carry it "
+               "there.",
+      truth="Each state contributes the paths through that state only; their sum is the symbol's "
+            "{eq}`def-ctc-occupancy`.")
 def _(logits, targets, blank):
     """Each state contributes the mass of all paths that carry its symbol at t, so repeated symbols are overcounted."""
     log_probs, a, b, log_z = _ctc(logits, targets, blank)
@@ -188,15 +219,25 @@ def _(logits, targets, blank):
     return -log_z, _ctc_gradient(log_probs, np.exp(a + b - log_z), targets, 0)
 
 
-@_bug("log_probs", "softmax term for log-probs", "after torch.nn.functional.ctc_loss",
-      "mass 1 in each frame or anti-diagonal", claim="torch-ctc-gradient")
+@_bug("log_probs", "softmax term for log-probs",
+      "after torch.nn.functional.ctc_loss (pytorch#52241)",
+      "mass 1 in each frame or anti-diagonal",
+      claim="torch-ctc-gradient, torch-thread-52241",
+      believed="`gradcheck` fails on this loss, so its gradient is wrong.",
+      truth="It is the gradient with respect to the logits, one step early: log-softmax passes it on unchanged "
+            "{eq}`eq-log-softmax-kernel`, and one line repairs it {eq}`eq-practice-repair`.")
 def _(log_probs, targets, blank):
     """exp(log_probs) - occupancy: through log_softmax it comes out right, for the log-probs themselves it is wrong."""
     return ctc.loss(log_probs, targets, blank=blank), np.exp(log_probs) - ctc.occupancy(log_probs, targets, blank=blank)
 
 
-@_bug("logits", "gradient divided by T, loss not", "after Paddle's norm_by_times",
-      "finite differences, one random case", claim="paddle-ctc-norm-by-times")
+@_bug("logits", "gradient divided by T, loss not",
+      "after Paddle's norm_by_times",
+      "finite differences, one random case",
+      claim="paddle-ctc-norm-by-times",
+      believed="Dividing the gradient by the frames only changes the learning rate.",
+      truth="It changes the objective: every utterance gets a weight of its own {eq}`eq-practice-weighted`, and "
+            "the printed loss is another.")
 def _(logits, targets, blank):
     """A normaliser is applied to the gradient only."""
     return -_ctc(logits, targets, blank)[3], ctc.grad_logits(logits, targets, blank=blank) / len(logits)
@@ -204,8 +245,13 @@ def _(logits, targets, blank):
 
 # CTC: the edges, and floating point.
 
-@_bug("logits", "NaN where no alignment exists", "after torch.nn.functional.ctc_loss",
-      "no alignment: loss inf, gradient 0", claim="torch-ctc-nan")
+@_bug("logits", "NaN where no alignment exists",
+      "after torch.nn.functional.ctc_loss (pytorch#14401)",
+      "no alignment: loss inf, gradient 0",
+      claim="torch-ctc-nan, torch-thread-14401",
+      believed="NaN after some epochs is a bug of the gradient, and a mask on the loss repairs it.",
+      truth="The target does not fit into its frames. Its occupancy is 0/0 {eq}`def-ctc-occupancy`, and 0 times "
+            "NaN is NaN ({ref}`no-alignment`).")
 def _(logits, targets, blank):
     """alpha + beta - log Z is -inf minus -inf."""
     log_probs, a, b, log_z = _ctc(logits, targets, blank)
@@ -221,8 +267,13 @@ def _(logits, targets, blank):
     return -log_z, _ctc_gradient(log_probs, states, targets, blank)
 
 
-@_bug("logits", "loss 0 where no alignment exists", "after warp-ctc and Paddle",
-      "no alignment: loss inf, gradient 0", claim="warp-ctc-no-alignment, paddle-ctc-warp-ctc")
+@_bug("logits", "loss 0 where no alignment exists",
+      "after warp-ctc and Paddle (chainer#5614)",
+      "no alignment: loss inf, gradient 0",
+      claim="warp-ctc-no-alignment, paddle-ctc-warp-ctc, chainer-thread-5614",
+      believed="An utterance that cannot be aligned teaches nothing, so its loss is 0.",
+      truth="Its gradient is 0; its loss is infinite {eq}`eq-practice-feasible`. A loss of 0 says that the "
+            "target was certain, and improves the mean.")
 def _(logits, targets, blank):
     """An impossible target counts as certain, and disappears from the curve of the loss."""
     loss = ctc.loss(log_softmax(logits), targets, blank=blank)
@@ -238,16 +289,26 @@ def _(logits, targets, blank):
     return ctc.loss(log_softmax(logits), targets, blank=blank), ctc.grad_logits(logits, targets, blank=blank)
 
 
-@_bug("logits", "-1e5 in place of -inf", "after optax.ctc_loss; NeMo's TDT has -1e4",
-      "no alignment: loss inf, gradient 0", claim="optax-floor, nemo-tdt-floor")
+@_bug("logits", "-1e5 in place of -inf",
+      "after optax.ctc_loss; NeMo's TDT has -1e4",
+      "no alignment: loss inf, gradient 0",
+      claim="optax-floor, nemo-tdt-floor",
+      believed="A number as low as $-10^5$ is as good as $-\\infty$.",
+      truth="Then the impossible has a little mass: its loss is finite, and its gradient pushes "
+            "{eq}`eq-practice-feasible`.")
 def _(logits, targets, blank):
     """Impossible states have a little mass, and an impossible target a large finite loss with a gradient."""
     log_probs, a, b, log_z = _ctc(logits, targets, blank, FLOOR)
     return -log_z, _ctc_gradient(log_probs, np.exp(a + b - log_z), targets, blank)
 
 
-@_bug("logits", "divided by a probability of 0", "after torch.nn.functional.ctc_loss",
-      "-inf masks act like very low scores", claim="torch-ctc-mask-nan")
+@_bug("logits", "divided by a probability of 0",
+      "after torch.nn.functional.ctc_loss",
+      "-inf masks act like very low scores",
+      claim="torch-ctc-mask-nan",
+      believed="A symbol that is masked by $-\\infty$ is out of the computation.",
+      truth="A formula that divides by its probability divides 0 by 0 {eq}`eq-ctc-grad-logits-2006`; one in "
+            "which only alpha has the emission does not divide {eq}`def-ctc-occupancy`.")
 def _(logits, targets, blank):
     """Alpha and beta both contain the emission; dividing it out is -inf minus -inf where a symbol is masked."""
     log_probs, a, b, log_z = _ctc(logits, targets, blank)
@@ -257,8 +318,12 @@ def _(logits, targets, blank):
     return -log_z, _ctc_gradient(log_probs, np.exp(a + (b + emission) - log_z - emission), targets, blank)
 
 
-@_bug("logits", "log-domain 0.0 read as no mass", "after warp-ctc", "confident frames, against the reference",
-      claim="warp-ctc-guard")
+@_bug("logits", "log-domain 0.0 read as no mass",
+      "after warp-ctc",
+      "confident frames, against the reference",
+      claim="warp-ctc-guard",
+      believed="In an array of masses, 0 means that no path came by.",
+      truth="In the log domain 0 is the mass 1: the one entry that is certain gets no occupancy.")
 def _(logits, targets, blank):
     """A mass of exactly 1 has the logarithm 0.0, which is taken for an entry that no path uses."""
     log_probs, a, b, log_z = _ctc(logits, targets, blank)
@@ -298,8 +363,13 @@ def _(logits, targets, blank):
     return -log_z, _ctc_gradient(log_probs, np.exp(a + b - log_z), targets, blank)
 
 
-@_bug("logits", "length counted as the non-zeros", "after Keras losses.CTC", "symbols renamed",
-      claim="keras-length", batch=True)
+@_bug("logits", "length counted as the non-zeros",
+      "after Keras losses.CTC (keras#21876)",
+      "symbols renamed", batch=True,
+      claim="keras-length, keras-thread-21876",
+      believed="What is 0 in a target is padding.",
+      truth="Which symbol is the blank, and what fills the padding, are two conventions; only the length says "
+            "where a target ends {eq}`eq-practice-feasible`.")
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """Labels are taken to be non-zero and padding zero, whatever the given lengths and blank."""
     counted = np.count_nonzero(targets, axis=1)
@@ -315,8 +385,13 @@ def _(logits, targets, blank):
     return ctc.loss(log_softmax(logits), targets, blank=blank), ctc.grad_logits(logits, targets, blank=blank)
 
 
-@_bug("logits", "out-of-range label reads a neighbour", "after torch.nn.functional.ctc_loss",
-      "a label outside [0, V) is refused", claim="torch-ctc-labels-unchecked")
+@_bug("logits", "out-of-range label reads a neighbour",
+      "after torch.nn.functional.ctc_loss (pytorch#193794)",
+      "a label outside [0, V) is refused",
+      claim="torch-ctc-labels-unchecked, torch-thread-193794",
+      believed="Labels come from our own data, so nobody has to check them.",
+      truth="A label is an address. One beyond the vocabulary reads other memory, and its gradient writes there; "
+            "it has to be refused.")
 def _(logits, targets, blank):
     """The label is an address, and whatever stands there is taken for its logit."""
     targets = targets % logits.shape[1]
@@ -340,8 +415,13 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     return losses, lambda upstream: gradient * upstream[:, None, None]
 
 
-@_bug("logits", "upstream gradient on one term only", "after torch.nn.functional.ctc_loss (pytorch#11750)",
-      "linear in the upstream gradient", claim="torch-thread-11750, torch-ctc-early-upstream", batch=True)
+@_bug("logits", "upstream gradient on one term only",
+      "after torch.nn.functional.ctc_loss (pytorch#11750)",
+      "linear in the upstream gradient", batch=True,
+      claim="torch-thread-11750, torch-ctc-early-upstream",
+      believed="The gradient is right for a sum of losses, so it is right for a weighted sum.",
+      truth="Both terms of softmax minus occupancy carry the weight {eq}`eq-practice-weighted`; test one that is "
+            "not 1.")
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """The occupancy is multiplied by the upstream gradient, and the softmax is not."""
     losses, backward = right_for("ctc", "logits")(scores, targets, logit_lengths, target_lengths, blank=blank)
@@ -351,8 +431,13 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
         gradient != 0, softmax + (gradient - softmax) * np.nan_to_num(upstream)[:, None, None], 0.0)
 
 
-@_bug("logits", "upstream gradient ignored", "after torch's cuDNN path (pytorch#21961)",
-      "linear in the upstream gradient", claim="torch-thread-21961", batch=True)
+@_bug("logits", "upstream gradient ignored",
+      "after torch's cuDNN path (pytorch#21961) and warp-ctc's binding (deepspeech.pytorch#250)",
+      "linear in the upstream gradient", batch=True,
+      claim="torch-thread-21961, warp-ctc-binding-ignored",
+      believed="A loss times 0.1 trains like a smaller loss.",
+      truth="Only if `backward` multiplies by what it receives {eq}`eq-practice-weighted`; this one returns what "
+            "it saved.")
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """The gradient was computed in the forward pass, and is returned unchanged."""
     losses, backward = right_for("ctc", "logits")(scores, targets, logit_lengths, target_lengths, blank=blank)
@@ -360,8 +445,12 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     return losses, lambda upstream: gradient.copy()
 
 
-@_bug("logits", "right loss, wrong gradient of many labels", "after torch's CUDA code, beyond 896 or 1024 labels "
-      "(pytorch#27442); here beyond 8", "many labels, against the reference", claim="torch-thread-27442")
+@_bug("logits", "right loss, wrong gradient of many labels",
+      "after torch's CUDA code, beyond 896 or 1024 labels (pytorch#27442); here beyond 8",
+      "many labels, against the reference",
+      claim="torch-thread-27442",
+      believed="The loss is right at this size, so the gradient is.",
+      truth="They are two kernels with two launch sizes: test both beyond every limit in the code.")
 def _(logits, targets, blank):
     """The block that collects the occupancies is smaller than the one that ran the recursion."""
     log_probs, a, b, log_z = _ctc(logits, targets, blank)

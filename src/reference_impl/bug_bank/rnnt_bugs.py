@@ -50,8 +50,13 @@ def _rnnt_gradient(e_blank, e_label, log_probs, targets, blank):
 
 # RNN-T: the arc posteriors.
 
-@_bug("log_probs", "the arc's own log-prob missing", "asked in warp-transducer#69",
-      "mass 1 in each frame or anti-diagonal", claim="warp-transducer-asked-formula")
+@_bug("log_probs", "the arc's own log-prob missing",
+      "asked in warp-transducer#69",
+      "mass 1 in each frame or anti-diagonal",
+      claim="warp-transducer-asked-formula",
+      believed="Alpha before an arc and beta after it are enough; `log_probs` is superfluous in the exponent.",
+      truth="A path is a prefix, the arc and a suffix: the posterior needs the masses of all three "
+            "{eq}`eq-rnnt-label-arc`.")
 def _(log_probs, targets, blank):
     """exp(alpha + beta(next) - log Z): prefix and suffix without the arc between them."""
     a, b, log_z, _, _ = _rnnt(log_probs, targets, blank)
@@ -59,8 +64,12 @@ def _(log_probs, targets, blank):
     return -log_z, _rnnt_gradient(e_blank, e_label, log_probs, targets, blank)
 
 
-@_bug("log_probs", "-log Z missing", "asked in warp-transducer#69", "mass 1 in each frame or anti-diagonal",
-      claim="warp-transducer-asked-formula")
+@_bug("log_probs", "-log Z missing",
+      "asked in warp-transducer#69",
+      "mass 1 in each frame or anti-diagonal",
+      claim="warp-transducer-asked-formula",
+      believed="The product of alpha, arc and beta is the gradient; `-loglike` comes from nowhere.",
+      truth="The derivative of $\\log Z$ is that of $Z$, divided by $Z$ {eq}`eq-rnnt-chain`.")
 def _(log_probs, targets, blank):
     """Masses where posteriors belong: this is -dZ, not -d log Z."""
     e_blank, e_label = rnnt.arc_posteriors(log_probs, targets, blank=blank)
@@ -76,8 +85,13 @@ def _(log_probs, targets, blank):
     return -log_z, _rnnt_gradient(e_blank, e_label, log_probs, targets, blank)
 
 
-@_bug("log_probs", "last blank forgotten", "constructed, from the question in warp-transducer#55",
-      "mass 1 in each frame or anti-diagonal", claim="warp-transducer-asked-last")
+@_bug("log_probs", "last blank forgotten",
+      "constructed, from the question in warp-transducer#55",
+      "mass 1 in each frame or anti-diagonal",
+      claim="warp-transducer-asked-last",
+      believed="For the last blank the kernel subtracts 1, where the formula has an exponential.",
+      truth="Every path takes this arc, so the exponential is 1 {eq}`eq-kernels-last-node`; the bug is to "
+            "subtract nothing.")
 def _(log_probs, targets, blank):
     """The loop over blank arcs to (t+1, u) never meets the one that leaves the grid."""
     e_blank, e_label = rnnt.arc_posteriors(log_probs, targets, blank=blank)
@@ -122,9 +136,13 @@ def _refusing_nothing(log_probs, targets, blank):
     return (*rnnt.arc_posteriors(widened, renamed, blank=blank), rnnt.loss(widened, renamed, blank=blank))
 
 
-@_bug("log_probs", "label overwrites blank", "after warp-transducer's CPU code (warp-transducer#93)",
+@_bug("log_probs", "label overwrites blank",
+      "after warp-transducer's CPU code (warp-transducer#93)",
       "a target equal to blank is refused",
-      claim="warp-transducer-label-overwrites, warp-transducer-asked-difference")
+      claim="warp-transducer-label-overwrites, warp-transducer-asked-difference",
+      believed="CPU and GPU return different gradients, so one of them is wrong.",
+      truth="The target contains the blank. Two arcs share an entry, each kernel keeps another one, and the "
+            "target means nothing ({ref}`label-is-blank`).")
 def _(log_probs, targets, blank):
     """A target may equal blank; two arcs then share one entry, and the second write wins."""
     e_blank, e_label, loss = _refusing_nothing(log_probs, targets, blank)
@@ -176,22 +194,39 @@ def _(log_probs, targets, blank):
 
 # RNN-T: from log-probs to logits.
 
-@_bug("logits", "logits taken for log-probs", "after Paddle's CPU rnnt_loss and warp-transducer's C interface",
-      "a constant added to a row changes nothing", claim="paddle-rnnt-no-softmax, warp-transducer-no-softmax")
+@_bug("logits", "logits taken for log-probs",
+      "after Paddle's CPU rnnt_loss and warp-transducer's C interface; asked in warp-transducer#14 and #50",
+      "a constant added to a row changes nothing",
+      claim="paddle-rnnt-no-softmax, warp-transducer-no-softmax, warp-transducer-thread-14, "
+            "warp-transducer-thread-50",
+      believed="The loss is negative, so there is a bug in the loss.",
+      truth="Scores that passed no softmax have no lower bound: 1 more on every score lowers the loss by $T + U$ "
+            "{eq}`eq-rnnt-homogeneous`.")
 def _(logits, targets, blank):
     """No softmax anywhere: loss and gradient are those of unnormalised scores, and agree with each other."""
     return rnnt.loss(logits, targets, blank=blank), rnnt.grad_log_probs(logits, targets, blank=blank)
 
 
-@_bug("logits", "softmax term missing", "constructed: one half of the bug before this one", "sums to 0 over V")
+@_bug("logits", "softmax term missing",
+      "constructed, from the question in warprnnt_numba#4 and espnet#4542",
+      "sums to 0 over V",
+      claim="warprnnt-numba-asked-difference, espnet-asked-difference",
+      believed="The GPU's formula has a term that the CPU's lacks, so one of the two is wrong.",
+      truth="Both are right, one for log-probs and one for logits ({ref}`cpu-and-gpu`); what is wrong is to hand "
+            "either back for the other variable.")
 def _(logits, targets, blank):
     """The gradient with respect to the log-probs is handed back for the logits."""
     log_probs = log_softmax(logits)
     return rnnt.loss(log_probs, targets, blank=blank), rnnt.grad_log_probs(log_probs, targets, blank=blank)
 
 
-@_bug("logits", "softmax applied twice", "constructed; log-softmax twice, as in speechbrain#1339, does no harm",
-      "finite differences, one random case", claim="speechbrain-asked-twice")
+@_bug("logits", "softmax applied twice",
+      "constructed; log-softmax twice, as in speechbrain#1339, does no harm",
+      "finite differences, one random case",
+      claim="speechbrain-asked-twice",
+      believed="Log-softmax before a loss that applies log-softmax itself spoils the gradient.",
+      truth="Log-softmax twice is log-softmax once {eq}`eq-log-softmax-idempotent`; softmax twice is another "
+            "function {eq}`eq-softmax-double-cap`.")
 def _(logits, targets, blank):
     """The softmax term is computed from probabilities that are taken for logits."""
     log_probs = log_softmax(logits)
@@ -209,8 +244,13 @@ def _(logits, targets, blank):
             alive * np.exp(log_probs) - rnnt.occupancy(log_probs, targets, blank=blank))
 
 
-@_bug("logits", "FastEmit", "after NeMo and Paddle, whose default for it is not 0", "symmetric Jacobian",
-      claim="nemo-gpu-fastemit, paddle-gpu-fastemit, paddle-fastemit-default")
+@_bug("logits", "FastEmit",
+      "after NeMo and Paddle, whose default for it is not 0; asked in pytorch/audio#2961",
+      "symmetric Jacobian",
+      claim="nemo-gpu-fastemit, paddle-gpu-fastemit, paddle-fastemit-default, torchaudio-fastemit-gradcheck",
+      believed="`gradcheck` rejects FastEmit, so there is a bug in it.",
+      truth="No loss has this gradient {eq}`eq-fastemit-asymmetry`, so no check against a loss can pass; compare "
+            "with the rule {eq}`def-fastemit-field`.")
 def _(logits, targets, blank):
     """Label posteriors are scaled by 1 + lambda: wanted, but no gradient of this loss, nor of any other."""
     log_probs = log_softmax(logits)
@@ -236,17 +276,26 @@ def _(logits, targets, blank):
     return rnnt.loss(log_softmax(logits), targets, blank=blank), np.clip(gradient, -0.2, 0.2)
 
 
-@_bug("log_probs", "loss divided by T, gradient not", "after SpeechBrain (speechbrain#875)",
-      "finite differences, one random case", claim="speechbrain-cost, speechbrain-asked-normalised")
+@_bug("log_probs", "loss divided by T, gradient not",
+      "after SpeechBrain (speechbrain#875)",
+      "finite differences, one random case",
+      claim="speechbrain-cost, speechbrain-asked-normalised",
+      believed="A loss may be normalised where it is printed.",
+      truth="Then differences of the loss are off from the gradient by the factor $T$: one function needs one "
+            "normaliser {eq}`eq-practice-weighted`.")
 def _(log_probs, targets, blank):
     """A normaliser is applied to the loss only."""
     return (rnnt.loss(log_probs, targets, blank=blank) / len(log_probs),
             rnnt.grad_log_probs(log_probs, targets, blank=blank))
 
 
-@_bug("logits", "utterance dropped on a mismatch", "after 1ytic/warp-rnnt",
+@_bug("logits", "utterance dropped on a mismatch",
+      "after 1ytic/warp-rnnt (warp-rnnt#24)",
       "certain of the label, not of its frame, against the reference",
-      claim="warp-rnnt-mismatch, warp-rnnt-mismatch-gather")
+      claim="warp-rnnt-mismatch, warp-rnnt-mismatch-gather, warp-rnnt-asked-small",
+      believed="If alpha and beta disagree about $\\log Z$ by more than 0.1 %, a kernel is broken.",
+      truth="Near a loss of 0 the rounding of float32 is a larger part than that "
+            "{eq}`def-kernels-mismatch-bound`.")
 def _(logits, targets, blank):
     """If log Z of alpha and of beta, in float32, differ by more than 1e-3 of the one nearer to 0, the gradient is set
     to 0 and the loss is minus their mean."""
@@ -277,8 +326,12 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     return right_for("rnnt", "logits")(smoothed, targets, logit_lengths, target_lengths, blank=blank)
 
 
-@_bug("logits", "padding of a reused buffer not cleared", "after what torchaudio's kernel guards against",
-      "ragged batch, each utterance as if alone", batch=True, claim="torchaudio-padding")
+@_bug("logits", "padding of a reused buffer not cleared",
+      "after what torchaudio's kernel guards against",
+      "ragged batch, each utterance as if alone", batch=True,
+      claim="torchaudio-padding",
+      believed="The memory of the logits can hold their gradient.",
+      truth="It can, but the padding still holds logits, and they pass for gradients ({ref}`reused-memory`).")
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """The gradient is written over a copy of the logits, and where there is nothing to write the logits remain."""
     losses, backward = right_for("rnnt", "logits")(scores, targets, logit_lengths, target_lengths, blank=blank)
@@ -288,8 +341,12 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     return losses, lambda upstream: np.where(padding[..., None], scores, backward(upstream))
 
 
-@_bug("logits", "flat index that wraps around", "after torchaudio beyond 2^31 elements (pytorch/audio#3736); here 2^8",
-      "many labels, against the reference", batch=True, claim="torchaudio-overflow")
+@_bug("logits", "flat index that wraps around",
+      "after torchaudio beyond 2^31 elements (pytorch/audio#3736); here 2^8",
+      "many labels, against the reference", batch=True,
+      claim="torchaudio-overflow",
+      believed="An index fits into 32 bits.",
+      truth="A grid has $B\\,T\\,(U + 1)\\,V$ entries, and passes $2^{31}$ before an utterance is long.")
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """Element number 2^8 is taken for number 0: the array is longer than the type of its index can count."""
     reads = scores.ravel()[np.arange(scores.size) % 256].reshape(scores.shape)
@@ -316,8 +373,12 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     return right_for("rnnt", "log_probs")(scores, targets, frames, labels, blank=blank)
 
 
-@_bug("logits", "padding leaks", "after warprnnt_numba and fast_rnnt", "NaN in the padding", batch=True,
-      claim="warprnnt-numba-binding-softmax, fast-rnnt-normaliser")
+@_bug("logits", "padding leaks",
+      "after warprnnt_numba and fast_rnnt",
+      "NaN in the padding", batch=True,
+      claim="warprnnt-numba-binding-softmax, fast-rnnt-normaliser",
+      believed="Whatever stands in the padding is multiplied by 0.",
+      truth="NaN times 0 is NaN: padding has to be left out, not weighted.")
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """The gradient in the padding is softmax times 0, which is not 0 if the padding holds a NaN."""
     losses, backward = right_for("rnnt", "logits")(scores, targets, logit_lengths, target_lengths, blank=blank)
@@ -341,8 +402,12 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     return right_for("rnnt", "logits")(scores, shifted, logit_lengths, target_lengths, blank=blank)
 
 
-@_bug("logits", "saved gradient scaled in place", "after warp-transducer's binding",
-      "second backward equals the first", batch=True, claim="warp-transducer-in-place")
+@_bug("logits", "saved gradient scaled in place",
+      "after warp-transducer's binding",
+      "second backward equals the first", batch=True,
+      claim="warp-transducer-in-place",
+      believed="`backward` runs once.",
+      truth="It may run twice, and then the weight is in the saved array already {eq}`eq-practice-weighted`.")
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """Backward multiplies what it saved by the upstream gradient: twice, if called twice."""
     losses, right = right_for("rnnt", "logits")(scores, targets, logit_lengths, target_lengths, blank=blank)
@@ -355,9 +420,12 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     return losses, backward
 
 
-@_bug("logits", "returned gradient reused", "after fast_rnnt's return_grad, and k2's until k2#1106",
+@_bug("logits", "returned gradient reused",
+      "after fast_rnnt's return_grad, and k2's until k2#1106",
       "a gradient stays what it was when backward runs again", batch=True,
-      claim="fast-rnnt-in-place, k2-in-place-until")
+      claim="fast-rnnt-in-place, k2-in-place-until",
+      believed="What `backward` has returned, nobody reads after the next `backward`.",
+      truth="A returned array belongs to the caller, who may keep it: as occupancies, say, as pruning does.")
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """Every call of backward writes into one buffer, and so into what earlier calls have returned."""
     losses, right = right_for("rnnt", "logits")(scores, targets, logit_lengths, target_lengths, blank=blank)
@@ -370,24 +438,37 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     return losses, backward
 
 
-@_bug("logits", "clamped after the upstream gradient", "after NeMo's CPU path, which clamps what was divided by B",
-      "linear in the upstream gradient", batch=True, claim="nemo-cpu-clamp, nemo-mean")
+@_bug("logits", "clamped after the upstream gradient",
+      "after NeMo's CPU path, which clamps what was divided by B",
+      "linear in the upstream gradient", batch=True,
+      claim="nemo-cpu-clamp, nemo-mean",
+      believed="The bound of a clamp is the number that was set.",
+      truth="After the division by $B$ a bound $c$ is a bound $c\\,B$ before it {eq}`eq-kernels-clamp-scale`, and "
+            "no entry exceeds 1.")
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """The bound applies to the product, so whether it has an effect depends on the batch size."""
     losses, backward = right_for("rnnt", "logits")(scores, targets, logit_lengths, target_lengths, blank=blank)
     return losses, lambda upstream: np.clip(backward(upstream), -0.9, 0.9)
 
 
-@_bug("log_probs", "log of the upstream gradient", "after apex's transducer (apex#1683)",
-      "linear in the upstream gradient", batch=True, claim="apex-log-upstream, apex-asked-nan")
+@_bug("log_probs", "log of the upstream gradient",
+      "after apex's transducer (apex#1683)",
+      "linear in the upstream gradient", batch=True,
+      claim="apex-log-upstream, apex-asked-nan",
+      believed="In the log domain a factor is one summand more.",
+      truth="A factor that is negative has no logarithm, and $1000 - L$ has one {eq}`eq-kernels-linear`.")
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """The upstream gradient joins the sum of logarithms, and must not be negative."""
     losses, backward = right_for("rnnt", "log_probs")(scores, targets, logit_lengths, target_lengths, blank=blank)
     return losses, lambda upstream: backward(np.exp(np.log(upstream)))
 
 
-@_bug("logits", "logits overwritten", "after optimized_transducer", "arguments are left as they were",
-      batch=True, claim="optimized-transducer-overwrites")
+@_bug("logits", "logits overwritten",
+      "after optimized_transducer",
+      "arguments are left as they were", batch=True,
+      claim="optimized-transducer-overwrites",
+      believed="Nobody needs the logits after the loss.",
+      truth="Any second use of them reads a gradient ({ref}`reused-memory`).")
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """The gradient is written where the logits were, and other code that reads the logits gets the gradient."""
     losses, backward = right_for("rnnt", "logits")(scores, targets, logit_lengths, target_lengths, blank=blank)

@@ -12,7 +12,8 @@ smallest input that shows it (`explaining.py`, `causes.py`, `shrinking.py`); `re
 
 **In another language**, a program answers as `answering.py` describes, and `Program` asks it. ``vectors`` has inputs
 with right answers to 50 digits, ``ctc_mistakes`` what people get wrong in the recursions, ``encoding`` numbers as JSON.
-**In pytest** there is the fixture of `pytest_plugin.py`.
+**In pytest** there is the fixture of `pytest_plugin.py`. **In the book**, `museum.py` shows the exhibits of the museum
+of errors, which `bug_bank/exhibits.py` lists, each on the smallest input that is wrong.
 """
 
 from .answering import answer

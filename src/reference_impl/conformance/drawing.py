@@ -34,17 +34,23 @@ def alignments(problem) -> list[tuple[str, float]]:
     return found
 
 
-def drawn(problem, wrong) -> str:
-    """A problem and what is wrong with the answers to it, as lines of text; ``wrong`` maps fields to (given, right)."""
+def drawn(problem, wrong, *, paths=True) -> str:
+    """A problem and what is wrong with the answers to it, as lines of text; ``wrong`` maps fields to (given, right).
+
+    ``right`` may be a word, such as "an error"; without ``paths`` there are none, as a problem that is none demands.
+    """
     lines = [_sizes(problem), *_scores(problem)]
-    if not problem.is_batch and len(problem.logits) <= _FRAMES and len(problem.targets) <= 4:
-        paths = alignments(problem)
-        lines += [f"  path  {symbols}   {mass:.6g}" for symbols, mass in paths[:_PATHS]]
-        if len(paths) > _PATHS:
-            lines.append(f"  and {len(paths) - _PATHS} paths more")
-        lines.append(f"  their sum Z = {sum(mass for _, mass in paths):.6g}" if paths else "  there is no path: Z = 0")
+    if paths and not problem.is_batch and len(problem.logits) <= _FRAMES and len(problem.targets) <= 4:
+        found = alignments(problem)
+        lines += [f"  path  {symbols}   {mass:.6g}" for symbols, mass in found[:_PATHS]]
+        if len(found) > _PATHS:
+            lines.append(f"  and {len(found) - _PATHS} paths more")
+        lines.append(f"  their sum Z = {sum(mass for _, mass in found):.6g}" if found else "  there is no path: Z = 0")
     for field, (given, right) in wrong.items():
-        lines += _values(field, np.asarray(given), np.asarray(right))
+        if isinstance(right, str):
+            lines += [f"  {field}: {_flat(np.atleast_1d(given))}, expected {right}"]
+        else:
+            lines += _values(field, np.asarray(given) + 0.0, np.asarray(right) + 0.0)
     return "\n".join(lines)
 
 

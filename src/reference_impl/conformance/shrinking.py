@@ -104,10 +104,11 @@ def _simpler(problem):
         for b in range(len(problem.logits)):
             if len(problem.logits) > 1:
                 yield _take(problem, b)
+        yield from _trimmed(problem)
     else:
         yield from _without_frames(problem)
         yield from _without_labels(problem)
-        yield from _without_symbols(problem)
+    yield from _without_symbols(problem)
     yield from _plainer(problem)
 
 
@@ -117,6 +118,20 @@ def _take(problem, b):
         return None if array is None else np.delete(array, b, axis=0)
     return replace(problem, **{name: rest(getattr(problem, name)) for name in
                                ("logits", "targets", "logit_lengths", "target_lengths", "upstream")})
+
+
+def _trimmed(problem):
+    """A batch with a frame or a label less: the last of its axis, or the last of an utterance, which leaves padding."""
+    T, U, rnnt = problem.logits.shape[1], problem.targets.shape[1], problem.loss == "rnnt"
+    if T > 1:
+        yield replace(problem, logits=problem.logits[:, :-1], logit_lengths=np.minimum(problem.logit_lengths, T - 1))
+    if U > 0:
+        yield replace(problem, logits=problem.logits[:, :, :-1] if rnnt else problem.logits,
+                      targets=problem.targets[:, :-1], target_lengths=np.minimum(problem.target_lengths, U - 1))
+    for name, least in (("logit_lengths", 1), ("target_lengths", 0)):
+        lengths = getattr(problem, name)
+        for b in np.flatnonzero(lengths > least):
+            yield replace(problem, **{name: lengths - (np.arange(len(lengths)) == b)})
 
 
 def _without_frames(problem):
