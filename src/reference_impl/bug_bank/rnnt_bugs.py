@@ -88,7 +88,7 @@ def _(log_probs, targets, blank):
 @_bug("log_probs", "last blank forgotten",
       "constructed, from the question in warp-transducer#55",
       "mass 1 in each frame or anti-diagonal",
-      claim="warp-transducer-asked-last",
+      claim="warp-transducer-asked-last, warp-transducer-last-blank",
       believed="For the last blank the kernel subtracts 1, where the formula has an exponential.",
       truth="Every path takes this arc, so the exponential is 1 {eq}`eq-kernels-last-node`; the bug is to "
             "subtract nothing.")

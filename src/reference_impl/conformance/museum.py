@@ -91,7 +91,7 @@ def exhibit(key: str) -> Card:
         f"- **Where.** {shown.bug.source[:1].upper()}{shown.bug.source[1:]}{claims}.",
         f"- **Computed.** {shown.bug.mechanism}", "",
         "  ```text", *(f"  {line}" for line in str(reproduce(shown)).splitlines()), "  ```", "",
-        f"- **Exposed by.** *{shown.bug.killed_by}*",
+        f"- **Exposed by.** {{ref}}`{shown.bug.killed_by} <the-matrix>`.",
         f"- **Truth.** {shown.bug.truth}"]))
 
 
