@@ -391,8 +391,9 @@ answer(loss, kind="ctc", name="fragile")
     with Program([sys.executable, "-c", code]) as subject:
         report = grade(subject, without=SLOW_GROUPS, shrink=False)
     (finding,) = report.findings
-    assert finding.sentence.startswith("An empty target is refused: NotAnswering: the program ended with status 3")
-    assert set(finding.cases) == {"short/empty-target", "short/one-frame-empty-target", "short/one-symbol"}
+    assert finding.sentence.startswith("It does not answer: the program ended with status 3")
+    assert set(finding.cases) == {"short/empty-target", "short/one-frame-empty-target", "short/one-symbol",
+                                  "short/no-frames-empty-target"}
 
 
 def test_a_program_that_is_slow():

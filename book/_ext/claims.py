@@ -218,11 +218,14 @@ def page_of_all(env):
 
 
 def on_paper(mark):
-    links = []
+    """A superscript for each number, since a line can end between two of them, and not in one."""
+    found = []
     for name, number in zip(mark["claims"], mark["notes"], strict=True):
-        links += [nodes.Text(", " if links else "["),
-                  nodes.reference("", str(number), internal=True, refid=f"claim-{name}")]
-    return nodes.superscript("", "", *links, nodes.Text("]"))
+        link = nodes.reference("", str(number), internal=True, refid=f"claim-{name}")
+        before, after = "" if found else "[", "]" if name == mark["claims"][-1] else ", "
+        found += [nodes.superscript("", "", nodes.Text(before), link, nodes.Text(after)),
+                  nodes.raw("", r"\allowbreak{}", format="latex")]
+    return found
 
 
 def written_out(app, entry, docname):

@@ -79,7 +79,7 @@ function fault(loss, given) {
   for (let b = 0; b < B; b += 1) {
     const frames = batch ? given.logit_lengths.values[b] : T;
     const labels = batch ? given.target_lengths.values[b] : U;
-    if (frames > T || frames < (loss === "ctc" ? 0 : 1)) return `logit_lengths[${b}] = ${frames}; T = ${T}`;
+    if (frames > T || frames < 1) return `frames of utterance ${b}: ${frames}; expected 1 to ${T}`;
     if (labels > U || labels < 0) return `target_lengths[${b}] = ${labels}; U = ${U}`;
     const bad = given.targets.values.slice(b * U, b * U + labels).find((k) => k < 0 || k >= V || k === given.blank);
     if (bad !== undefined) return `label ${bad}; expected 0 <= label < V = ${V}, and not the blank`;

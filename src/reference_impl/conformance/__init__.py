@@ -21,10 +21,10 @@ from .conventions import Conventions, Scale
 from .grading import Expectation, grade
 from .identifying import Identified, identify
 from .problem import Problem
-from .programs import NotAnswering, Program
+from .programs import Program
 from .report import Finding, LossReport
 from .shrinking import smallest
-from .subjects import Refused, Subject, candidate_subject, function_subject, torch_subject
+from .subjects import NotAnswering, Refused, Subject, candidate_subject, function_subject, torch_subject
 
 __all__ = ["Conventions", "Expectation", "Finding", "Identified", "LossReport", "NotAnswering", "Problem", "Program",
            "Refused", "Scale", "Subject", "answer", "candidate_subject", "function_subject", "grade", "identify",

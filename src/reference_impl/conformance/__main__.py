@@ -23,8 +23,8 @@ from .cases import GROUPS
 from .conventions import Conventions
 from .grading import Expectation, grade
 from .identifying import identify
-from .programs import NotAnswering, Program
-from .subjects import LAYOUTS, function_subject, torch_subject
+from .programs import Program
+from .subjects import LAYOUTS, NotAnswering, function_subject, torch_subject
 
 __all__ = []
 

@@ -66,6 +66,7 @@ def cases(kind, precisions=("float64",), *, seed=_SEED) -> list[Case]:
               (_many_labels(kind), _label_zero(kind), *_rows_apart(kind), *_certain(kind))]
     if kind == "ctc":
         found += [_case(problem, first, may_refuse=True) for problem in _no_frames()]
+    found.append(_case(_Batch(kind)("batch", "as-long-as-its-axes"), first))
     found += [_long(kind, T, precision) for precision in precisions for T in LENGTHS[kind]]
     found += [_case(problem, first) for problem in _upstream(kind)]
     return found + [_case(problem, first, refusal=True, bad=bad) for problem, bad in _bad(kind)]

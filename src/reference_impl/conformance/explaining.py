@@ -17,6 +17,8 @@ from .shrinking import smallest
 
 __all__ = ["findings"]
 
+#: On the clock, that looking for the smallest input may take for each finding: a program may be slow.
+_SECONDS = 60.0
 #: Longer utterances are compared, and not searched for a cause: the explicit recursions are slow there.
 _LONGEST = 60
 
@@ -157,7 +159,8 @@ def _example(those, sentence, judge, shrink):
         def again(problem):
             return _same_fault(problem, first, sentence, judge)
 
-        where = again(smallest(lambda problem: again(problem) is not None, first.case.problem)) or first
+        found = smallest(lambda problem: again(problem) is not None, first.case.problem, seconds=_SECONDS)
+        where = again(found) or first
     return drawn(where.case.problem, {where.field: (where.given, where.right)})
 
 

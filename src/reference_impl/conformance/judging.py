@@ -10,7 +10,7 @@ import numpy as np
 from .cases import Case
 from .conventions import Conventions
 from .report import Accuracy
-from .subjects import Refused, Subject
+from .subjects import NotAnswering, Refused, Subject
 
 __all__ = ["Answer", "Judge", "Near", "Wrong"]
 
@@ -18,6 +18,8 @@ __all__ = ["Answer", "Judge", "Near", "Wrong"]
 _TWICE = {"second_gradient": "A second backward pass returns another gradient than the first.",
           "gradient_after": "The gradient that was returned changes when backward runs again: its memory is reused.",
           "scores_after": "It modifies the scores that it is given."}
+#: What scores are off by, relative, that only went through a precision.
+_ROUNDED = {"float64": 0.0, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,8 @@ class Judge:
         try:
             outputs = self._outputs(case)
         except Refused as error:
-            return Answer(case, () if case.refusal or case.may_refuse else (_refused(case, error),))
+            fine = (case.refusal or case.may_refuse) and error.type != NotAnswering.__name__
+            return Answer(case, () if fine else (_refused(case, error),))
         if case.refusal:
             return Answer(case, tuple(_accepted(case, outputs)))
         scores = self.subject.scores_of(case.problem)
@@ -89,6 +92,9 @@ class Judge:
 
 
 def _refused(case, error):
+    if error.type == NotAnswering.__name__:
+        what = "On bad input it does not answer" if case.refusal else "It does not answer"
+        return Wrong(case, "error", np.array(np.nan), np.array(np.nan), f"{what}: {error.args[0]}")
     what = "It raises an error" if np.size(case.problem.targets) else "An empty target is refused"
     return Wrong(case, "error", np.array(np.nan), np.array(np.nan), f"{what}: {error}")
 
@@ -99,8 +105,8 @@ def _wrong(case, outputs, scores, expected):
              if name in outputs and (complaint := _complaint(name, outputs[name], expected[name], case))]
     if "gradient" in outputs and not any(each.field == "gradient" for each in found):
         for name, sentence in _TWICE.items():
-            right = scores if name == "scores_after" else outputs["gradient"]
-            if name in outputs and not np.array_equal(outputs[name], right, equal_nan=True):
+            right, off = (scores, _ROUNDED[case.precision]) if name == "scores_after" else (outputs["gradient"], 0.0)
+            if name in outputs and not np.allclose(outputs[name], right, rtol=off, atol=0, equal_nan=True):
                 found.append(Wrong(case, name, outputs[name], right, sentence))
     return found
 

@@ -17,16 +17,12 @@ import numpy as np
 from .._validation import check_choice
 from .answering import CAN, PROTOCOL
 from .encoding import decoded, encoded
-from .subjects import Refused, Subject
+from .subjects import PRECISIONS, NotAnswering, Refused, Subject
 
-__all__ = ["NotAnswering", "Program"]
+__all__ = ["Program"]
 
 #: Seconds that a program may take until it has answered the first line, and one of the others.
 START, PATIENCE = 300.0, 120.0
-
-
-class NotAnswering(Exception):
-    """The program ended, took too long, or wrote something that is no answer."""
 
 
 class Program:
@@ -75,7 +71,8 @@ class Program:
             self._stop()
             raise NotAnswering(f"{self.command[-1]}: {problem}")
         subject = Subject(about["kind"], self._call, about.get("name", self.command[-1]), str(about.get("version", "")),
-                          about.get("scores", "logits"), tuple(about.get("precisions", ("float64",))),
+                          about.get("scores", "logits"),
+                          tuple(sorted(about.get("precisions", ("float64",)), key=PRECISIONS.index)),
                           frozenset(about.get("can", ())))
         return replace(subject, call=lambda problem, scores, precision: self._call(subject, problem, scores, precision))
 
@@ -122,14 +119,14 @@ class Program:
         try:
             found = self._answered(asked, self.patience)
         except NotAnswering as error:
-            raise Refused("NotAnswering", str(error)) from error
+            raise Refused(NotAnswering.__name__, str(error)) from error
         if "error" in found:
             error = found["error"]
             raise Refused(str(error.get("type", "Error")), str(error.get("message", "")))
         try:
             return {name: np.asarray(_array(value), dtype=np.float64) for name, value in found["outputs"].items()}
         except (KeyError, AttributeError, TypeError, ValueError) as error:
-            raise Refused("NotAnswering", f"no outputs: {error}") from error
+            raise Refused(NotAnswering.__name__, f"no outputs: {error}") from error
 
     def _answered(self, asked, patience):
         with contextlib.suppress(OSError):  # a program that has ended takes nothing; what it said last is read
@@ -181,7 +178,7 @@ def _fault(about):
         for each in about.get("can", ()):
             check_choice("can", each, CAN)
         for each in about.get("precisions", ()):
-            check_choice("precisions", each, ("float64", "float32", "float16", "bfloat16"))
+            check_choice("precisions", each, PRECISIONS)
     except ValueError as error:
         return str(error)
     return ""

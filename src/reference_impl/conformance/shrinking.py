@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -16,7 +18,8 @@ __all__ = ["smallest"]
 _T, _U, _V = 4, 3, 4
 
 
-def smallest(fails: Callable[[Problem], bool], start: Problem, *, tries=600) -> Problem:
+def smallest(fails: Callable[[Problem], bool], start: Problem, *, tries=600,
+             seconds=math.inf) -> Problem:
     """The smallest problem that still fails.
 
     All utterances of up to four frames, three labels and four symbols are tried in the order of their size, each with
@@ -31,6 +34,8 @@ def smallest(fails: Callable[[Problem], bool], start: Problem, *, tries=600) -> 
         A problem that fails.
     tries : int
         At most so many are tried.
+    seconds : float
+        On the clock, after which no other is tried; what is then found depends on the machine.
 
     Examples
     --------
@@ -39,14 +44,14 @@ def smallest(fails: Callable[[Problem], bool], start: Problem, *, tries=600) -> 
     >>> found.logits.tolist(), found.targets.tolist()
     ([[0.0, 0.0]], [1, 1])
     """
-    left = [tries]
+    left, end = [tries], time.monotonic() + seconds
 
     def still(problem):
         left[0] -= 1
-        return left[0] >= 0 and bool(fails(problem))
+        return left[0] >= 0 and time.monotonic() < end and bool(fails(problem))
 
     for problem in _small(start):
-        if left[0] < tries // 3:
+        if left[0] < tries // 3 or time.monotonic() > end:
             break
         if still(problem):
             return problem

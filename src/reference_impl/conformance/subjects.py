@@ -14,13 +14,15 @@ import numpy as np
 from .._softmax import log_softmax
 from .._validation import check_choice
 
-__all__ = ["LAYOUTS", "Refused", "Subject", "candidate_subject", "function_subject", "torch_subject"]
+__all__ = ["LAYOUTS", "PRECISIONS", "NotAnswering", "Refused", "Subject", "candidate_subject", "function_subject", "torch_subject"]
 
 #: Axes of the scores of a batch, by the loss and in the order in which they are tried: torch's own, then the others.
 LAYOUTS = {"ctc": {"(B, T, V)": (0, 1, 2), "(T, B, V)": (1, 0, 2), "(B, V, T)": (0, 2, 1)},
            "rnnt": {"(B, T, U+1, V)": (0, 1, 2, 3), "(B, U+1, T, V)": (0, 2, 1, 3)}}
 
 
+#: What a loss may compute in, the most exact first.
+PRECISIONS = ("float64", "float32", "float16", "bfloat16")
 _OF_BATCHES = frozenset({"batch", "upstream", "second backward", "inputs after"})
 
 
@@ -33,6 +35,10 @@ class Refused(Exception):
 
     def __str__(self):
         return f"{self.type}: {self.args[0]}" if self.args[0] else self.type
+
+
+class NotAnswering(Exception):
+    """A program ended, took too long, or wrote something that is no answer."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,7 @@ class Subject:
     version: str = ""
     #: What it is handed: "logits", any scores, or "log_probs", the output of a log-softmax.
     scores: str = "logits"
+    #: The most exact first: in that one most cases are asked.
     precisions: tuple[str, ...] = ("float64",)
     can: frozenset[str] = field(default_factory=frozenset)
     #: Of the scores of a batch, where the subject has to be tried to find out.
