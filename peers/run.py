@@ -24,6 +24,8 @@ from reference_impl import __version__
 from reference_impl.conformance import NotAnswering, Program, grade
 
 FOLDER = ROOT / "data" / "conformance"
+#: Seconds for an answer: what hangs is to be told from what compiles.
+PATIENCE = 60.0
 
 
 def main(arguments=None) -> int:
@@ -35,7 +37,7 @@ def main(arguments=None) -> int:
     silent = []
     for peer, command, variables in programs(given.libraries):
         try:
-            with Program(command, environment=variables) as subject:
+            with Program(command, environment=variables, patience=PATIENCE) as subject:
                 report = grade(subject, without=peer.without)
         except NotAnswering as error:
             print(f"{peer.name}: {error}", file=sys.stderr, flush=True)

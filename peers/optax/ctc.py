@@ -15,7 +15,7 @@ jax.config.update("jax_enable_x64", True)
 @partial(jax.jit, static_argnames="blank")
 def losses_and_gradient(logits, frames, targets, labels, upstream, blank):
     values, pull = jax.vjp(lambda x: optax.ctc_loss(x, frames, targets, labels, blank_id=blank), logits)
-    return values, *pull(upstream)
+    return values, *pull(upstream.astype(values.dtype))
 
 
 def loss(inputs, precision):

@@ -120,15 +120,22 @@ class Conventions:
         losses = losses.sum() if self.total else losses if problem.is_batch else losses[0]
         return {"loss": np.asarray(losses), "gradient": gradient}
 
-    def _utterance(self, scores, one):
-        blank = self.blank_of(one)
+    def possible(self, problem, *, scores=None) -> np.ndarray:
+        """Whether each utterance has an alignment of a probability above 0: (B,), and (1,) for one that is no batch."""
+        scores = problem.logits if scores is None else scores
+        return np.array([self._loss(scores[place], one) < np.inf for place, one in problem.utterances()])
+
+    def _loss(self, scores, one):
         log_probs = log_softmax(scores) if self.inputs == "logits" else scores
-        loss = LOSSES[self.kind].loss(log_probs, one.targets, blank=blank)
+        return LOSSES[self.kind].loss(log_probs, one.targets, blank=self.blank_of(one))
+
+    def _utterance(self, scores, one):
+        loss = self._loss(scores, one)
         if loss == np.inf:
             return self.impossible, np.zeros(scores.shape)
         through_softmax = float(self.variable == "logits")
         emphasis = 1.0 + (one.fastemit_lambda or self.fastemit_lambda)
-        terms = terms_of(scores, one.targets, loss=self.kind, inputs=self.inputs, blank=blank)
+        terms = terms_of(scores, one.targets, loss=self.kind, inputs=self.inputs, blank=self.blank_of(one))
         multiples = np.array([through_softmax, through_softmax * emphasis, -1.0, -emphasis])
         return loss, np.tensordot(multiples, terms, 1)
 

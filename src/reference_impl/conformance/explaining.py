@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from dataclasses import replace
 
@@ -14,11 +15,14 @@ from .judging import Judge, Near
 from .locating import adds_up, is_derivative, located
 from .report import Finding
 from .shrinking import smallest
+from .subjects import NotAnswering
 
 __all__ = ["findings"]
 
 #: On the clock, that looking for the smallest input may take for each finding: a program may be slow.
 _SECONDS = 60.0
+#: Nothing smaller is looked for once a program has died so often: to start it anew may take seconds.
+_DEATHS = 3
 #: Longer utterances are compared, and not searched for a cause: the explicit recursions are slow there.
 _LONGEST = 60
 
@@ -152,25 +156,39 @@ def _example(those, sentence, judge, shrink):
     first = min(those, key=lambda each: (each.case.problem.is_batch, each.case.problem.logits.size))
     if first.case.refusal:
         return ""
-    if first.field == "error":
+    if first.field in ("error", "no answer"):
         return drawn(first.case.problem, {})
     where = first
     if shrink:
         def again(problem):
             return _same_fault(problem, first, sentence, judge)
 
-        found = smallest(lambda problem: again(problem) is not None, first.case.problem, seconds=_SECONDS)
-        where = again(found) or first
+        def fails(problem):
+            try:
+                return again(problem) is not None
+            except NotAnswering:
+                deaths.append(problem)
+                return False
+
+        deaths = []
+        found = smallest(lambda problem: len(deaths) < _DEATHS and fails(problem), first.case.problem, seconds=_SECONDS)
+        with contextlib.suppress(NotAnswering):
+            where = again(found) or first
     return drawn(where.case.problem, {where.field: (where.given, where.right)})
 
 
 def _same_fault(problem, first, sentence, judge):
-    """The wrong answer to a problem if it has the same cause; None if it has not."""
+    """The wrong answer to a problem if it has the same cause; None if it has not.
+
+    Raises :class:`NotAnswering` if a program dies of the problem.
+    """
     try:
         answer = judge.answer(replace(first.case, problem=problem))
     except (ValueError, IndexError):  # a problem that is none
         return None
     for each in answer.wrong:
+        if each.field == "no answer":
+            raise NotAnswering(each.complaint)
         known = sentence in _names(each, judge) if sentence != first.complaint else each.complaint == sentence
         if each.field == first.field and (known or first.unnamed and each.unnamed and not _names(first, judge)):
             return each

@@ -82,7 +82,9 @@ class Judge:
             return Answer(case, tuple(_accepted(case, outputs)))
         scores = self.subject.scores_of(case.problem)
         expected = self.conventions.expected(case.problem, scores=scores)
-        return Answer(case, tuple(_wrong(case, outputs, scores, expected)), outputs, _accuracy(case, outputs, expected))
+        possible = self.conventions.possible(case.problem, scores=scores)
+        return Answer(case, tuple(_wrong(case, outputs, scores, expected, possible)), outputs,
+                      _accuracy(case, outputs, expected))
 
     def _outputs(self, case):
         outputs = self.subject.ask(case.problem, case.precision)
@@ -94,15 +96,15 @@ class Judge:
 def _refused(case, error):
     if error.type == NotAnswering.__name__:
         what = "On bad input it does not answer" if case.refusal else "It does not answer"
-        return Wrong(case, "error", np.array(np.nan), np.array(np.nan), f"{what}: {error.args[0]}")
+        return Wrong(case, "no answer", np.array(np.nan), np.array(np.nan), f"{what}: {error.args[0].partition(': ')[0]}.")
     what = "It raises an error" if np.size(case.problem.targets) else "An empty target is refused"
     return Wrong(case, "error", np.array(np.nan), np.array(np.nan), f"{what}: {error}")
 
 
-def _wrong(case, outputs, scores, expected):
+def _wrong(case, outputs, scores, expected, possible):
     found = [Wrong(case, name, outputs[name], expected[name], complaint, "no name here" in complaint)
              for name in ("loss", "gradient")
-             if name in outputs and (complaint := _complaint(name, outputs[name], expected[name], case))]
+             if name in outputs and (complaint := _complaint(name, outputs[name], expected[name], case, possible))]
     if "gradient" in outputs and not any(each.field == "gradient" for each in found):
         for name, sentence in _TWICE.items():
             right, off = (scores, _ROUNDED[case.precision]) if name == "scores_after" else (outputs["gradient"], 0.0)
@@ -111,20 +113,21 @@ def _wrong(case, outputs, scores, expected):
     return found
 
 
-def _complaint(name, given, right, case):
+def _complaint(name, given, right, case, possible):
     """What is wrong without a name for it; empty if nothing is."""
     if given.shape != right.shape:
         return f"The {name} has shape {given.shape}; expected {right.shape}."
     apart = Near(case, name).apart(given, right)
     if not apart.any():
         return ""
+    impossible = _without_alignment(case.problem, apart, possible)
     if np.isnan(given).any():
-        return f"The {name} is NaN{_why_nan(case.problem, right)}"
+        return f"The {name} is NaN{_why_nan(case.problem, impossible)}"
     place = tuple(np.argwhere(apart)[0])
     value, wanted = given[place], right[place]
     if name == "loss" and np.isinf(wanted):
         return f"Where no alignment exists the loss is {_finite(value)}; expected inf."
-    if name == "gradient" and not right.any() and case.group == "no alignment":
+    if name == "gradient" and impossible:
         return "Where no alignment exists the gradient is not 0."
     return f"The {name} is wrong, in a way that has no name here."
 
@@ -135,15 +138,25 @@ def _finite(value):
     return "finite, as if a probability of 0 were a little more (an epsilon, or a floor in the place of -inf)"
 
 
-def _why_nan(problem, right):
+def _without_alignment(problem, apart, possible):
+    """Whether what is wrong is of utterances that have no alignment; of a total, whether there is such a one."""
+    if apart.ndim == 0:
+        return not possible.all()
+    wrong = [apart[place].any() for place, _ in problem.utterances()] if apart.ndim > 1 else apart
+    return not possible[wrong].any() and bool(np.any(wrong))
+
+
+def _why_nan(problem, impossible):
     """Where that is, and what computes NaN there."""
+    if not problem.logits.size:
+        return " of an utterance without frames."
     if np.isnan(problem.logits).any():
         return " where the padding is: NaN in the padding comes through."
     if problem.upstream is not None and (problem.upstream < 0).any():
         return " where the upstream gradient is negative: is its logarithm taken?"
-    if problem.upstream is not None and np.isinf(problem.upstream).any():
+    if impossible and problem.upstream is not None and np.isinf(problem.upstream).any():
         return " where no alignment exists and the upstream gradient is inf: inf times 0."
-    if np.isinf(right).any() or not right.any():
+    if impossible:
         return " where no alignment exists: -inf minus -inf, or 0 times inf."
     if np.isinf(problem.logits).any():
         return " where a score is -inf, a mask: -inf minus -inf, or 0 divided by 0."

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import queue
+import signal
 import subprocess
 import tempfile
 import threading
@@ -138,7 +139,7 @@ class Program:
             raise self._given_up(f"no answer after {patience:g} s") from None
         if not line:
             self._process.wait()
-            raise self._given_up(f"the program ended with status {self._process.returncode}: {self._last_words()}")
+            raise self._given_up(f"the program ended with {_status(self._process.returncode)}: {self._last_words()}")
         try:
             found = json.loads(line)
         except ValueError:
@@ -161,6 +162,11 @@ def _read(stream, lines):
     for line in stream:
         lines.put(line)
     lines.put("")
+
+
+def _status(code):
+    """The status of a process that ended, with the name of the signal if one ended it."""
+    return f"status {code}" if code >= 0 else f"status {code} ({signal.Signals(-code).name})"
 
 
 def _array(value):

@@ -14,7 +14,8 @@ import numpy as np
 from .._softmax import log_softmax
 from .._validation import check_choice
 
-__all__ = ["LAYOUTS", "PRECISIONS", "NotAnswering", "Refused", "Subject", "candidate_subject", "function_subject", "torch_subject"]
+__all__ = ["LAYOUTS", "PRECISIONS", "NotAnswering", "Refused", "Subject", "candidate_subject", "function_subject",
+           "torch_subject"]
 
 #: Axes of the scores of a batch, by the loss and in the order in which they are tried: torch's own, then the others.
 LAYOUTS = {"ctc": {"(B, T, V)": (0, 1, 2), "(T, B, V)": (1, 0, 2), "(B, V, T)": (0, 2, 1)},
