@@ -96,7 +96,8 @@ class Judge:
 def _refused(case, error):
     if error.type == NotAnswering.__name__:
         what = "On bad input it does not answer" if case.refusal else "It does not answer"
-        return Wrong(case, "no answer", np.array(np.nan), np.array(np.nan), f"{what}: {error.args[0].partition(': ')[0]}.")
+        what = f"{what}: {error.args[0].partition(': ')[0]}."
+        return Wrong(case, "no answer", np.array(np.nan), np.array(np.nan), what)
     what = "It raises an error" if np.size(case.problem.targets) else "An empty target is refused"
     return Wrong(case, "error", np.array(np.nan), np.array(np.nan), f"{what}: {error}")
 
