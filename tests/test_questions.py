@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from enumeration import collapse, ctc_alignments
+from enumeration import collapse, ctc_alignments, loss_and_occupancy
 from mentions import claims
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -266,6 +266,29 @@ def test_oracle():
     of_log_probs, of_logits = computed_oracle()
     assert of_log_probs == pytest.approx(0.5, abs=1e-8) and of_logits < 1e-8
     assert "0.5" in answer("Is PyTorch's gradient an oracle")
+
+
+def computed_probabilities_for_logits(probs):
+    """Probabilities (T, V) given to a loss that wants logits: the softmax inside makes other beliefs of them.
+
+    Returns these beliefs, the gradient that comes back for the target 1, and the one that log-probs would have got.
+    """
+    return np.exp(log_softmax(probs)), ctc.grad_logits(probs, [1]), ctc.grad_logits(np.log(probs), [1])
+
+
+def test_probabilities_for_logits():
+    """The numbers of the thread, and belief minus evidence by listed strings; every sign is the opposite one."""
+    probs = np.tile([0.9, 0.1], (6, 1))
+    beliefs, wrong, right = computed_probabilities_for_logits(probs)
+    thread = np.array([0.1190, 0.0359, 0.0049, 0.0049, 0.0359, 0.1190])
+    assert np.allclose(wrong, np.outer(thread, [-1, 1]), rtol=0, atol=5e-5)
+    for belief, gradient in ((beliefs, wrong), (probs, right)):
+        assert np.allclose(gradient, belief - loss_and_occupancy("ctc", np.log(belief), [1], 0)[1], rtol=0, atol=1e-12)
+    assert (np.sign(wrong) == -np.sign(right)).all()
+    row = answer("Does my loss want probabilities")
+    assert "0.9 and 0.1 become {:.2f} and {:.2f}".format(*beliefs[0]) in row
+    assert np.allclose(ctc.loss(log_softmax(probs + 1), [1]), ctc.loss(log_softmax(probs), [1]), rtol=1e-12, atol=0)
+    assert abs(ctc.loss(np.log(probs) + 1, [1]) - ctc.loss(np.log(probs), [1])) > 5
 
 
 # --- shapes ---
