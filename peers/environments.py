@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -129,6 +131,27 @@ def _digest(folder):
     files = [HERE / folder / name for name in (REQUIREMENTS, NO_DEPENDENCIES)]
     text = "".join(file.read_text() for file in files if file.exists())
     return hashlib.sha256((sys.version + text).encode()).hexdigest()
+
+
+def digest(peer: Peer) -> str:
+    """A digest of all that decides what a peer answers: packages, adapter and what that imports from here, its entry."""
+    sources = [peer.adapter]
+    for source in sources:  # which grows
+        imported = re.findall(r"^(?:from|import) (\w+)", source.read_text(), re.MULTILINE)
+        files = [HERE / "common" / f"{name}.py" for name in imported]
+        sources += [file for file in files if file.exists() and file not in sources]
+    about = libraries()[peer.library]
+    entry = [peer.name, peer.kind, peer.arguments, peer.can, peer.needs, peer.without, sorted(peer.variables.items()),
+             sorted(about.get("build_variables", {}).items()), about.get("prepare", "")]
+    parts = [*pinned(peer.library), *(source.read_text() for source in sources), json.dumps(entry)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def pinned(folder: str) -> list[str]:
+    """The packages of a library's environment that its files name, such as torch==2.9.1."""
+    files = [HERE / folder / name for name in (REQUIREMENTS, NO_DEPENDENCIES)]
+    lines = [line.strip() for file in files if file.exists() for line in file.read_text().splitlines()]
+    return [line for line in lines if line and not line.startswith("#")]
 
 
 def _size(folder):
