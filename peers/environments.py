@@ -46,6 +46,11 @@ class Peer:
     without: tuple[str, ...] = ()
 
     @property
+    def slug(self) -> str:
+        """Its name as that of a file, and of a place on a page."""
+        return re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-")
+
+    @property
     def python(self) -> Path:
         return ENVIRONMENTS / self.library / "bin" / "python"
 

@@ -17,7 +17,6 @@ import datetime
 import hashlib
 import json
 import platform
-import re
 import subprocess
 import sys
 import traceback
@@ -71,13 +70,8 @@ def main(arguments=None) -> int:
 
 
 def file_of(peer, folder=FOLDER):
-    """Where the report of a peer lies, by its name."""
-    return folder / f"{slug(peer.name)}.json"
-
-
-def slug(name):
-    """A peer's name as that of a file."""
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    """Where the report of a peer lies."""
+    return folder / f"{peer.slug}.json"
 
 
 def _is_fresh(peer, folder):
