@@ -139,7 +139,7 @@ def _digest(folder):
 
 
 def digest(peer: Peer) -> str:
-    """A digest of all that decides what a peer answers: packages, adapter and what that imports from here, its entry."""
+    """A digest of what decides a peer's answers: packages, the adapter and what it imports from common/, the entry."""
     sources = [peer.adapter]
     for source in sources:  # which grows
         imported = re.findall(r"^(?:from|import) (\w+)", source.read_text(), re.MULTILINE)

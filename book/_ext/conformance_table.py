@@ -1,4 +1,4 @@
-"""What other people's losses return, from the reports in ``data/conformance``: tables, cases, reports. It grades nothing.
+"""What other people's losses return, printed from the reports in ``data/conformance``. It grades nothing.
 
 ``{conformance-table} ctc`` is a table with a row for each peer (a loss, called in one way) that has a report:
 conventions, and how many cases of each group are right. ``{conformance-cases}`` says what each group asks,
@@ -346,6 +346,9 @@ def resolve(app, doctree, docname):
             page, anchor = each["conformance"]
             address = "" if page == docname else app.builder.get_relative_uri(docname, page)
             each["refuri"] = f"{address}#{anchor}" if anchor else address
+    for folded in list(doctree.findall(Folded)) if app.builder.format != "html" else ():  # reports: others know none
+        summary, *others = folded
+        folded.replace_self([nodes.paragraph("", "", *summary.children), *others])
 
 
 def style(app, pagename, templatename, context, doctree):
