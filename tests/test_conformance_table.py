@@ -149,7 +149,7 @@ def test_a_sound_report_has_no_faults():
     ({"torch-ctc-none": sound(findings=sound()["findings"][:1])}, "masks: 2 wrong, and findings about 0"),
     ({"torch-ctc-none": sound(groups=sound()["groups"] | {"masks": {"asked": 99, "wrong": 2}})}, "99 asked of"),
     ({"torch-ctc-none": sound(groups=dict(reversed(sound()["groups"].items())))}, "another order"),
-    ({"torch-ctc-none": sound(findings=[*sound()["findings"], finding("It.", "labels/no-such")])}, "that there are not"),
+    ({"torch-ctc-none": sound(findings=[*sound()["findings"], finding("It.", "labels/none")])}, "that there are not"),
 ])
 def test_faults_are_found(files, says):
     assert says in "\n".join(faults(files, [PEER]))
