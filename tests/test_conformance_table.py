@@ -21,6 +21,7 @@ from sphinx.util.docutils import docutils_namespace
 
 from reference_impl.conformance import Conventions
 from reference_impl.conformance.cases import GROUPS, cases
+from reference_impl.conformance.subjects import PRECISIONS
 
 ROOT = Path(__file__).parent.parent
 sys.path += [str(ROOT / "book" / "_ext"), str(ROOT / "peers")]
@@ -66,8 +67,7 @@ def faults_of(report, peer):
         yield "groups in another order"
     if [group for group in GROUPS if group not in groups] != report["left_out"]:
         yield "what was left out is not what was not asked"
-    precisions = list(dict.fromkeys(each["precision"] for each in report["accuracy"])) or ["float64"]
-    today = [case.id for case in cases(report["kind"], precisions)]
+    today = [case.id for case in cases(report["kind"], PRECISIONS)]
     named = {case for finding in findings if finding["fields"] != ["again"] for case in finding["cases"]}
     if named - set(today):
         yield f"findings about cases that there are not: {', '.join(sorted(named - set(today)))}"
