@@ -172,6 +172,6 @@ clean:  ## remove the site, caches and environments
 # Neither the notebook cache nor Sphinx sees a change in the package, the data or our extensions. So the build folder keeps
 # a digest of them, and is removed, with the outputs of every notebook, when the digest differs.
 _build/inputs: FORCE
-	@digest=$$(find $(wildcard src data book/_ext requirements.txt _config.yml) -type f \
+	@digest=$$(find $(wildcard src data peers book/_ext requirements.txt _config.yml) -type f \
 		-not -path '*/__pycache__/*' -not -path '*.egg-info/*' -exec cksum {} + | sort | cksum); \
 	if [ "$$digest" != "$$(cat $@ 2>/dev/null)" ]; then rm -rf _build && mkdir -p _build && echo "$$digest" > $@; fi

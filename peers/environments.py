@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -42,6 +44,11 @@ class Peer:
     variables: dict[str, str]
     #: Groups of cases that it is not asked about, such as long utterances where a simulator is slow.
     without: tuple[str, ...] = ()
+
+    @property
+    def slug(self) -> str:
+        """Its name as that of a file, and of a place on a page."""
+        return re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-")
 
     @property
     def python(self) -> Path:
@@ -129,6 +136,27 @@ def _digest(folder):
     files = [HERE / folder / name for name in (REQUIREMENTS, NO_DEPENDENCIES)]
     text = "".join(file.read_text() for file in files if file.exists())
     return hashlib.sha256((sys.version + text).encode()).hexdigest()
+
+
+def digest(peer: Peer) -> str:
+    """A digest of what decides a peer's answers: packages, the adapter and what it imports from common/, the entry."""
+    sources = [peer.adapter]
+    for source in sources:  # which grows
+        imported = re.findall(r"^(?:from|import) (\w+)", source.read_text(), re.MULTILINE)
+        files = [HERE / "common" / f"{name}.py" for name in imported]
+        sources += [file for file in files if file.exists() and file not in sources]
+    about = libraries()[peer.library]
+    entry = [peer.name, peer.kind, peer.arguments, peer.can, peer.needs, peer.without, sorted(peer.variables.items()),
+             sorted(about.get("build_variables", {}).items()), about.get("prepare", "")]
+    parts = [*pinned(peer.library), *(source.read_text() for source in sources), json.dumps(entry)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def pinned(folder: str) -> list[str]:
+    """The packages of a library's environment that its files name, such as torch==2.9.1."""
+    files = [HERE / folder / name for name in (REQUIREMENTS, NO_DEPENDENCIES)]
+    lines = [line.strip() for file in files if file.exists() for line in file.read_text().splitlines()]
+    return [line for line in lines if line and not line.startswith("#")]
 
 
 def _size(folder):

@@ -2,25 +2,29 @@
 
     .venv/bin/python peers/run.py                  every peer
     .venv/bin/python peers/run.py torch paddle     the peers of these libraries only
+    .venv/bin/python peers/run.py --missing        those without a file, and those whose adapter or checker has changed
 
 A peer is asked through JSON lines, in its own environment; the checker runs in this one. What a peer does differently
-from the reference is what the table is about, so nothing fails here: the exit status is 1 only if a peer that has an
-environment does not answer at all. A file is written whole after each peer.
+from the reference is what the table is about, so nothing fails here: the exit status is 1 only if there is no report
+of a peer that has an environment, since it does not answer, or the checker stumbled over what it said. A file is
+written whole after each peer. data/conformance.schema.json says what is in it.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import hashlib
 import json
 import platform
-import re
+import subprocess
 import sys
+import traceback
 from pathlib import Path
 
-from environments import ROOT, peers, programs
+from environments import ROOT, digest, peers, pinned, programs
 
-from reference_impl import __version__
+from reference_impl import __version__, conformance
 from reference_impl.conformance import NotAnswering, Program, grade
 
 FOLDER = ROOT / "data" / "conformance"
@@ -32,38 +36,70 @@ def main(arguments=None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("libraries", nargs="*", metavar="LIBRARY", help="folders in peers/; all of them if left out")
     parser.add_argument("--out", type=Path, default=FOLDER)
+    parser.add_argument("--missing", action="store_true",
+                        help="only peers without a file, or with one of an adapter or checker that has changed since")
     given = parser.parse_args(arguments)
     given.out.mkdir(parents=True, exist_ok=True)
-    silent = []
-    for peer, command, variables in programs(given.libraries):
+    asked = [each for each in programs(given.libraries) if not (given.missing and _is_fresh(each[0], given.out))]
+    failed = []
+    for number, (peer, command, variables) in enumerate(asked, start=1):
+        print(f"[{number}/{len(asked)}] {peer.name}: ", end="", flush=True)
         try:
             with Program(command, environment=variables, patience=PATIENCE) as subject:
                 report = grade(subject, without=peer.without)
         except NotAnswering as error:
-            print(f"{peer.name}: {error}", file=sys.stderr, flush=True)
-            silent.append(peer.name)
+            print(f"NOT ANSWERING; {error}", flush=True)
+            failed.append(peer.name)
             continue
-        path = given.out / f"{slug(peer.name)}.json"
+        except Exception:  # of the checker, over what this peer said: the others are asked all the same
+            print(f"NO REPORT\n{traceback.format_exc()}", flush=True)
+            failed.append(peer.name)
+            continue
+        path = file_of(peer, given.out)
         path.write_text(json.dumps({**_stamp(peer), **report.as_json()}, indent=1, allow_nan=False) + "\n",
                         encoding="utf-8")
-        asked, wrong = (sum(getattr(each, name) for each in report.groups.values()) for name in ("asked", "wrong"))
-        print(f"{peer.name}: {asked - wrong} of {asked} cases right, {len(report.findings)} findings, "
-              f"{report.seconds:.0f} s", flush=True)
+        cases, wrong = (sum(getattr(each, name) for each in report.groups.values()) for name in ("asked", "wrong"))
+        print(f"{cases - wrong} of {cases} cases right, {len(report.findings)} findings, {report.seconds:.0f} s",
+              flush=True)
     for peer in peers(given.libraries):
         if peer.missing:
             print(f"{peer.name}: not asked; {peer.missing}", flush=True)
-    return 1 if silent else 0
+    if failed:
+        print(f"No report of: {'; '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
 
 
-def slug(name):
-    """A peer's name as that of a file."""
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+def file_of(peer, folder=FOLDER):
+    """Where the report of a peer lies."""
+    return folder / f"{peer.slug}.json"
+
+
+def _is_fresh(peer, folder):
+    path = file_of(peer, folder)
+    stamp = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return (stamp.get("adapter"), stamp.get("kit")) == (digest(peer), _kit())
+
+
+def _kit():
+    """A digest of the checker's source: a later one may ask more, and say it in other words."""
+    files = sorted(Path(conformance.__file__).parent.rglob("*.py"))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 def _stamp(peer):
-    return {"peer": peer.name, "library": peer.library, "date": datetime.date.today().isoformat(),
-            "checker": f"reference_impl {__version__}", "python": platform.python_version(),
-            "machine": f"{platform.system()} {platform.machine()}"}
+    return {"$schema": "../conformance.schema.json", "peer": peer.name, "library": peer.library,
+            "date": datetime.date.today().isoformat(), "checker": f"reference_impl {__version__}",
+            "python": platform.python_version(), "machine": _machine(peer), "packages": pinned(peer.library),
+            "adapter": digest(peer), "kit": _kit()}
+
+
+def _machine(peer):
+    machine = f"{platform.system()} {platform.machine()}"
+    if peer.needs == "cuda":
+        names = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True,
+                               text=True, check=True)
+        machine += f", {names.stdout.splitlines()[0].strip()}"
+    return machine
 
 
 if __name__ == "__main__":

@@ -35,6 +35,18 @@ MODULES = {"ctc": ctc, "rnnt": rnnt}
 SLOW_GROUPS = ("accuracy",)
 
 
+@pytest.mark.parametrize("kind", ["ctc", "rnnt"])
+def test_a_loss_whose_blank_is_0_whatever_it_is_told(kind):
+    def function(scores, targets, *, blank):
+        return (MODULES[kind].loss(log_softmax(scores), targets), MODULES[kind].grad_logits(scores, targets))
+
+    without = [group for group in GROUPS if group not in ("labels", "blank", "no alignment")]
+    report = grade(function_subject(function, kind), without=without, shrink=False)
+    assert [finding.sentence for finding in report.findings] == ["The blank is symbol 0, whatever the argument says."]
+    # a label 0 means nothing to it, and is not asked
+    assert report.groups["blank"].asked < sum(case.group == "blank" for case in cases(kind))
+
+
 def right(kind):
     def function(scores, targets, *, blank):
         return (MODULES[kind].loss(log_softmax(scores), targets, blank=blank),

@@ -3,7 +3,7 @@
 sphinx-proof and sphinx-exercise give every proof, and the inside of every theorem, proof, exercise and solution, one
 and the same id, to which nothing links; bibtex gives its entries a role that their list does not allow; myst-nb puts
 paragraphs into summaries, where only text may stand, and gives all of them one name; docutils calls the empty corner of
-a table a heading; the theme's list of pages has
+a table a heading, and does not say whether the others are those of columns or of rows; the theme's list of pages has
 buttons without a name; and the page that leads from index.html to the first page has no title and no language.
 """
 
@@ -14,8 +14,10 @@ from pathlib import Path
 REPEATED_IDS = re.compile(r' id="(?:(?:exercise|proof|solution)-content|proof)"')
 SUMMARY = re.compile(r'<p class="((?:collapsed|expanded) admonition-title)">(.*?)</p>')
 CORNER = '<th class="head"><p></p></th>'
+HEADING = re.compile(r'<th class="(head|stub)\b')
 NAME_OF_ALL = '<summary aria-label="Toggle hidden content">'  # and not what is written there
 UNNAMED = re.compile(r'(<a [^>]*>\s*([^<]*?)\s*</a>\s*<details[^>]*>\s*)<summary>')
+SCOPES = {"head": "col", "stub": "row"}
 FIRST_PAGE = """<!DOCTYPE html>
 <html lang="{language}">
 <head>
@@ -32,7 +34,8 @@ def repair(app, pagename, templatename, context, doctree):
     if "body" in context:
         body = context["body"].replace('role="doc-biblioentry"', 'role="listitem"')
         body = SUMMARY.sub(r'<span class="\1">\2</span>', body).replace(NAME_OF_ALL, "<summary>")
-        context["body"] = REPEATED_IDS.sub("", body).replace(CORNER, "<td></td>")
+        body = REPEATED_IDS.sub("", body).replace(CORNER, "<td></td>")
+        context["body"] = HEADING.sub(lambda match: f'<th scope="{SCOPES[match[1]]}" class="{match[1]}', body)
 
 
 def name_the_buttons(app, pagename, templatename, context, doctree):

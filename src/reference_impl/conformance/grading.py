@@ -69,7 +69,8 @@ def grade(subject: Subject, *, expect: Mapping[str, str] = (), without=(), preci
     identified = identify(subject, precision=precisions[0])
     judge = Judge(replace(subject, scores=identified.conventions.inputs), identified.conventions, identified.transposed)
     asked = [case for case in cases(subject.kind, precisions) if case.group not in without and identified.given
-             and judge.subject.takes(case.problem) and not _inf_of_a_total(case.problem, judge.conventions)]
+             and judge.subject.takes(case.problem) and not _inf_of_a_total(case.problem, judge.conventions)
+             and (case.refusal or not _label_is_its_blank(case.problem, judge.conventions))]
     answers = [judge.answer(case) for case in asked]
     found = [Finding(sentence, (), ("conventions",)) for sentence in _unexpected(identified, expect)]
     found += [Finding(f"It cannot be asked: {error}", (), ("conventions",)) for error in identified.errors[:3]]
@@ -92,6 +93,11 @@ def _unexplained(identified, found):
 def _inf_of_a_total(problem, conventions):
     """An upstream gradient of inf belongs to one utterance, which a total does not have."""
     return conventions.total and problem.upstream is not None and bool(np.isinf(problem.upstream).any())
+
+
+def _label_is_its_blank(problem, conventions):
+    """What such an utterance has for an answer is undefined, if a loss has another blank than it is told."""
+    return any((one.targets == conventions.blank_of(one)).any() for _, one in problem.utterances())
 
 
 def _check_names(argument, given, known):
