@@ -50,7 +50,7 @@ def test_versions_are_pinned(environments):
     for folder in environments.libraries():
         for file in (PEERS / folder).glob("requirements*.txt"):
             lines = [line for line in file.read_text().splitlines() if not line.startswith("#")]
-            assert lines and all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines), file
+            assert lines and all(re.fullmatch(r"[\w.-]+==[\w.+]+", line) for line in lines), file
 
 
 def test_what_is_not_here_has_a_reason():
@@ -140,7 +140,7 @@ def test_an_environment_is_that_of_its_python(old_library, tmp_path):
 
 
 def newer_than(python, tree):
-    """What parses in a Python of 3.7 to 3.9, and does not run: types joined by |, but in annotations, and strict."""
+    """What parses in Python 3.8 or 3.9, and does not run: types joined by |, but in annotations, and strict."""
     if python >= (3, 10):
         return []
     fields = ("annotation", "returns")
@@ -165,6 +165,7 @@ def test_adapters_for_an_older_python_import_what_runs_there(environments):
     shared = {path.stem: path for path in (PEERS / "common").glob("*.py")}
     for folder, python in old.items():
         python = tuple(map(int, python.split(".")))
+        assert python >= (3, 8), f"{folder}; math.prod in encoding.py needs Python 3.8"
         files = [*(PEERS / folder).glob("*.py"), Path(answering.__file__), Path(encoding.__file__)]
         for file in files:
             tree = ast.parse(file.read_text(), feature_version=python)
