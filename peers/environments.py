@@ -6,8 +6,8 @@
 
 Each folder beside this file that has a `peer.toml` is a library. Its environment is `.venv-peers/FOLDER`, made by pip
 from `requirements.txt` and, if there is one, `requirements-no-deps.txt`, whose packages are installed without what they
-ask for. An environment is made anew when these files change. `README.md` describes the files; `programs()` is what a
-checker calls.
+ask for. An environment is made anew when these files change. It has the Python that starts this script, unless its
+`peer.toml` names another. `README.md` describes the files; `programs()` is what a checker calls.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tomllib
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -44,6 +45,8 @@ class Peer:
     variables: dict[str, str]
     #: Groups of cases that it is not asked about, such as long utterances where a simulator is slow.
     without: tuple[str, ...] = ()
+    #: As "3.9", if the library wants another Python than this one.
+    wants: str = ""
 
     @property
     def slug(self) -> str:
@@ -63,6 +66,8 @@ class Peer:
         """Why it cannot run here; empty if it can."""
         if self.needs == "cuda" and not shutil.which("nvidia-smi"):
             return "needs a CUDA device"
+        if not interpreter(self.wants):
+            return f"needs Python {self.wants}"
         if not is_ready(self.library):
             return f"there is no environment {self.python.parent.parent.relative_to(ROOT)}, or it is not up to date"
         return ""
@@ -70,7 +75,11 @@ class Peer:
 
 def libraries() -> dict[str, dict]:
     """What `peer.toml` says, by folder."""
-    return {file.parent.name: tomllib.loads(file.read_text()) for file in sorted(HERE.glob("*/peer.toml"))}
+    return {file.parent.name: _about(file.parent.name) for file in sorted(HERE.glob("*/peer.toml"))}
+
+
+def _about(folder):
+    return tomllib.loads((HERE / folder / "peer.toml").read_text())
 
 
 def peers(only=()) -> list[Peer]:
@@ -78,7 +87,7 @@ def peers(only=()) -> list[Peer]:
     return [Peer(name=entry["name"], kind=entry["kind"], library=folder, adapter=HERE / folder / entry["adapter"],
                  arguments=tuple(entry.get("arguments", ())), can=tuple(entry.get("can", ())),
                  needs=entry.get("needs", ""), variables=about.get("variables", {}) | entry.get("variables", {}),
-                 without=tuple(entry.get("without", ())))
+                 without=tuple(entry.get("without", ())), wants=about.get("python", ""))
             for folder, about in libraries().items() if not only or folder in only
             for entry in about["peers"]]
 
@@ -100,19 +109,48 @@ def _variables(folder, others):
     return {**os.environ, "PYTHONPATH": paths, "PYTHONNOUSERSITE": "1", **others}
 
 
+@cache
+def interpreter(wanted: str) -> Path | None:
+    """A Python of a version such as "3.9", or None if there is none; for "" the one that runs this.
+
+    It is what the variable PEERS_PYTHON_3_9 names, or else python3.9 on the path, or else one of pyenv's.
+    """
+    if not wanted:
+        return Path(sys.executable)
+    if named := os.environ.get("PEERS_PYTHON_" + wanted.replace(".", "_")):
+        candidates = [named]
+    else:
+        pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+        candidates = [shutil.which(f"python{wanted}"), *sorted(pyenv.glob(f"versions/{wanted}.*/bin/python"))]
+    return next((Path(each) for each in candidates if each and version(each).startswith(wanted + ".")), None)
+
+
+@cache
+def version(python) -> str:
+    """What a Python says of its version; nothing if it does not run, as what pyenv puts on the path may not."""
+    try:
+        run = subprocess.run([python, "-c", "import sys; print(sys.version)"], text=True, capture_output=True)
+    except OSError:
+        return ""
+    return "" if run.returncode else run.stdout.strip()
+
+
 def is_ready(folder: str) -> bool:
-    """Whether the environment of a library was made from its requirements as they are now."""
+    """Whether the environment of a library was made from its requirements as they are now, with the same Python."""
     stamp = ENVIRONMENTS / folder / "requirements.digest"
     return stamp.exists() and stamp.read_text() == _digest(folder)
 
 
 def make(folder: str) -> str:
     """Make the environment of a library; return what pip said if it failed, else nothing."""
-    about, target = libraries()[folder], ENVIRONMENTS / folder
+    about, target = _about(folder), ENVIRONMENTS / folder
+    base = interpreter(wanted := about.get("python", ""))
+    if not base:
+        return f"needs Python {wanted}"
     shutil.rmtree(target, ignore_errors=True)
     python = target / "bin" / "python"
     pip = [python, "-m", "pip", "--disable-pip-version-check", "--quiet", "install", "--no-input"]
-    steps = [[sys.executable, "-m", "venv", target], [*pip, "-r", HERE / folder / REQUIREMENTS]]
+    steps = [[base, "-m", "venv", target], [*pip, "-r", HERE / folder / REQUIREMENTS]]
     if (HERE / folder / NO_DEPENDENCIES).exists():
         # what is built from source is built here and now, against the packages of the first file
         pip += ["--no-deps", "--no-build-isolation", "--no-cache-dir"]
@@ -135,7 +173,8 @@ def make(folder: str) -> str:
 def _digest(folder):
     files = [HERE / folder / name for name in (REQUIREMENTS, NO_DEPENDENCIES)]
     text = "".join(file.read_text() for file in files if file.exists())
-    return hashlib.sha256((sys.version + text).encode()).hexdigest()
+    python = interpreter(_about(folder).get("python", ""))
+    return hashlib.sha256(((version(python) if python else "none") + text).encode()).hexdigest()
 
 
 def digest(peer: Peer) -> str:
@@ -193,7 +232,7 @@ def main():
         else:
             print(f"{folder}: made, {_size(folder)} MB", flush=True)
     if failed:
-        print(f"Without an environment: {', '.join(failed)}. What pip said is above.", file=sys.stderr)
+        print(f"Without an environment: {', '.join(failed)}. The reasons are above.", file=sys.stderr)
     return 1 if failed else 0
 
 

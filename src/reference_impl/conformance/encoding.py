@@ -83,7 +83,7 @@ def decoded(value: dict):
     if isinstance(value.get("packed"), str) and dtype == "float":
         values = _unpacked(value["packed"])
     if not (isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape)
-            and isinstance(values, list | np.ndarray)
+            and isinstance(values, (list, np.ndarray))
             and len(values) == math.prod(shape) <= LARGEST):
         raise ValueError(f"shape = {shape!r}; expected a list of integers >= 0 and as many values")
     if not isinstance(dtype, str) or dtype not in _DTYPES:
@@ -91,7 +91,7 @@ def decoded(value: dict):
     if isinstance(values, np.ndarray):
         return values.reshape(shape)
     numbers = [_STRINGS.get(x, x) if isinstance(x, str) else x for x in values]
-    kinds = {"bool": bool, "int": int, "float": int | float}[dtype]
+    kinds = {"bool": bool, "int": int, "float": (int, float)}[dtype]
     if not all(isinstance(x, kinds) for x in numbers):
         raise ValueError(f"values; expected numbers of dtype {dtype}, or 'inf', '-inf' or 'nan' as floats")
     try:
