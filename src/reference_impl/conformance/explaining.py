@@ -41,7 +41,10 @@ def findings(answers, judge: Judge, *, shrink=True) -> list[Finding]:
     """Wrong answers by what explains them, the most frequent first, each with the smallest input that shows it."""
     wrong = [each for answer in answers for each in answer.wrong]
     by_sentence = {}
+    of_shapes = {}
     for sentence, each in _explained(wrong, answers, judge):
+        if np.shape(each.given) != np.shape(each.right):  # one finding for a field, whatever the sizes
+            sentence = of_shapes.setdefault(each.field, sentence)
         by_sentence.setdefault(sentence, []).append(each)
     found = [Finding(sentence, tuple(dict.fromkeys(each.case.id for each in those)),
                      tuple(dict.fromkeys(each.field for each in those)), _example(those, sentence, judge, shrink))
@@ -86,13 +89,17 @@ def _of_families(unnamed, judge):
 
 def _as_derivative(said, unknown, judge):
     """If gradients without a name are derivatives of a wrong loss that has one, they have its cause."""
-    of_losses = Counter(sentence for sentence, each in said if each.field == "loss" and each not in unknown)
+    of_losses = Counter(sentence for sentence, each in said
+                        if each.field == "loss" and not any(each is one for one in unknown))
     gradients = [each for each in unknown if each.field == "gradient"]
     cause = max(of_losses, key=of_losses.get, default="")
-    derived = bool(cause and gradients) and is_derivative(judge)
+    if not cause or not gradients or not is_derivative(judge):
+        yield from said
+        return
+    most = 2 * len(gradients) > sum(each.field == "gradient" for _, each in said)
     for sentence, each in said:
-        if derived and (sentence == cause or any(each is one for one in gradients)):
-            yield cause + _DERIVED, each
+        if sentence == cause or any(each is one for one in gradients):
+            yield cause + _DERIVED * most, each
         else:
             yield sentence, each
 
@@ -207,6 +214,8 @@ def _example(those, sentence, judge, shrink):
         return ""
     if first.field in ("error", "no answer"):
         return drawn(first.case.problem, {})
+    if np.shape(first.given) != np.shape(first.right):
+        return ""
     where, cause = first, sentence.removesuffix(_DERIVED)
     if shrink:
         known = bool(_known(first, cause, judge))

@@ -176,7 +176,7 @@ def _rnnt_used(grid, alpha, beta, log_z):
     return rnnt_families.collected(grid, *rnnt_families.arcs(grid, alpha, beta, log_z))
 
 
-def _parted(said, loss, gradients, right, wanted):
+def _parted(said, loss, gradients, wanted):
     """A mistake made for loss and gradient, for the gradient, or for the loss."""
     both, gradient, alone = (f"{where}{said}." for where in (_BOTH, _GRADIENT, _LOSS))
     if wanted(both):
@@ -199,7 +199,7 @@ def _scores(one, variable, wanted):
                 gradients = _gradients(variable, probs, used)
                 if variable == "logits":
                     gradients += _gradients(variable, np.exp(log_probs), used)
-                yield from _parted(said, loss, gradients, one, wanted)
+                yield from _parted(said, loss, gradients, wanted)
             except _NONE:
                 continue
 
@@ -215,7 +215,7 @@ def _utterances(one, variable, wanted):
                 used = module.occupancy(log_probs, **arguments)
                 gradients = [back(each, one.logits.shape) for each in _gradients(variable, np.exp(log_probs), used)]
                 gradients += _gradients(variable, np.exp(log_softmax(one.logits)), back(used, one.logits.shape))
-                yield from _parted(said, module.loss(log_probs, **arguments), gradients, one, wanted)
+                yield from _parted(said, module.loss(log_probs, **arguments), gradients, wanted)
             except _NONE:
                 continue
 
@@ -223,7 +223,7 @@ def _utterances(one, variable, wanted):
 def _special(one, variable, wanted):
     for said, (holds, loss) in SPECIAL.items():
         if wanted(*(f"{where}{said}." for where in (_BOTH, _GRADIENT, _LOSS))) and holds(one):
-            yield from _parted(said, loss, [np.zeros(one.logits.shape)], one, wanted)
+            yield from _parted(said, loss, [np.zeros(one.logits.shape)], wanted)
 
 
 def _made_of_the_right_one(one, variable, wanted):

@@ -19,6 +19,8 @@ __all__ = ["GRADIENTS", "LOSS_VALUES", "SCORES", "SPECIAL", "UTTERANCES", "Parts
 
 
 def _normalised(scores, axis):
+    if scores.ndim == 2 and np.any(np.equal(axis, -2)):
+        raise ValueError("no rows")
     return scores - np.logaddexp.reduce(scores, axis=axis, keepdims=True)
 
 
@@ -62,8 +64,8 @@ SCORES = {
         lambda logits, blank: _normalised(logits, (0, logits.ndim - 1)),
     "softmax is taken over rows and symbols together, not over the symbols of each node (the wrong axis)":
         lambda logits, blank: _normalised(logits, (-2, -1)),
-    "softmax is taken over the whole array, not over the symbols of each row (the wrong axis)":
-        lambda logits, blank: _normalised(logits, tuple(range(logits.ndim))),
+    "softmax is taken over the whole array (utterance), not over the symbols of each row (the wrong axis)":
+        lambda logits, blank: _normalised(logits, None),
     "softmax is taken twice": lambda logits, blank: log_softmax(_probs(logits)),
     "softmax is taken, and no logarithm: probabilities stand where log-probs belong":
         lambda logits, blank: _probs(logits),
@@ -389,6 +391,12 @@ def _size(p):
     return {"T": len(p.one.logits), "U": max(len(p.one.targets), 1), "V": p.used.shape[-1]}
 
 
+def _row(p, u):
+    if p.one.loss == "ctc":
+        raise ValueError("no rows")
+    return slice(None), u
+
+
 _END = (slice(-1, None), Ellipsis)
 #: By the sentence that names it, a wrong gradient from the :class:`Parts` of the right one.
 GRADIENTS = {
@@ -451,9 +459,8 @@ GRADIENTS = {
     # places
     "the gradient of the last frame is 0 (a loop that ends too early)": _zero(lambda p: _END),
     "the gradient of the first frame is 0 (a loop that begins at 1)": _zero(lambda p: (0,)),
-    "the gradient of the last row is 0 (a loop that ends too early)": _zero(lambda p: (
-        Ellipsis, slice(-1, None), slice(None)) if p.one.loss == "rnnt" else ()),
-    "the gradient of the first row is 0": _zero(lambda p: (slice(None), slice(0, 1)) if p.one.loss == "rnnt" else ()),
+    "the gradient of the last row is 0 (a loop that ends too early)": _zero(lambda p: _row(p, -1)),
+    "the gradient of the first row is 0": _zero(lambda p: _row(p, 0)),
     "the gradient of the blank is 0": _zero(lambda p: (Ellipsis, p.one.blank)),
     "the gradient of symbol 0 is 0": _zero(lambda p: (Ellipsis, 0)),
     "the gradient of the last symbol is 0 (a loop that ends too early)": _zero(lambda p: (Ellipsis, -1)),
