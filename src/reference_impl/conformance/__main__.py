@@ -7,8 +7,8 @@
 torch loss with torch's arguments, ``function(scores, targets, logit_lengths, target_lengths, blank=0)``. A file stands
 for a module: ``my_loss.py:ctc``. A program answers JSON lines; `answering.py` describes them.
 
-The exit status is 0 if nothing is wrong, 1 if something is, and 2 if there is nothing to grade. Whatever the loss itself
-prints goes to standard error.
+The exit status is 0 if nothing is wrong, 1 if something is, and 2 if there is nothing to grade. Whatever the loss
+prints itself goes to standard error.
 """
 
 from __future__ import annotations

@@ -29,6 +29,8 @@ _LONGEST = 60
 
 #: A cause is believed if it explains so many of the answers that it says anything about.
 _BELIEVED = 0.6
+#: The same for what is one of very many mistakes, of which some explain a few answers by chance.
+_BELIEVED_OF_FAMILIES = 0.8
 #: So many answers without a name are compared with all families of mistakes.
 _SEARCHED = 8
 #: What is added to the cause of a wrong loss.
@@ -52,7 +54,7 @@ def findings(answers, judge: Judge, *, shrink=True) -> list[Finding]:
     return sorted(found, key=lambda finding: -len(finding.cases))
 
 
-def _explained(wrong, answers, judge):
+def _explained(wrong, answers, judge, *, loosely=False):
     """Each wrong answer with its sentence: a known cause, or what can be seen of an unknown one."""
     names = [_names(each, judge) for each in wrong]
     scores = _scores(answers, {name for found in names for name in found}, judge.conventions)
@@ -63,17 +65,35 @@ def _explained(wrong, answers, judge):
         scores |= _scores(answers, sentences, judge.conventions, families, unnamed)
         names = [found + _names(each, judge, families, only={*scores})
                  for found, each in zip(names, wrong, strict=True)]
-    said, unknown = [], []
+    causes, said, unknown = set(), [], []
     for each, found in zip(wrong, names, strict=True):
         best = max((name for name in found if name in scores), key=scores.get, default="")
         if best:
+            causes.add(best)
             said.append((best, each))
         elif not each.unnamed:
             said.append((each.complaint, each))
         else:
             unknown.append(each)
+    if not loosely and 0.2 * len(unknown) < sum(map(_is_rounding, unknown)) < 0.8 * len(unknown):
+        yield from _as_of_float32(wrong, answers, judge)
+        return
     said += _unknown(unknown, scores, names, wrong, judge)
-    yield from _as_derivative(said, unknown, judge)
+    yield from _as_derivative(said, unknown, causes, judge)
+
+
+def _as_of_float32(wrong, answers, judge):
+    """The same, where a mistake may be hidden by the rounding errors of float32: compared as if they were allowed."""
+    def loose(each):
+        case = each.case
+        return replace(each, case=replace(case, loss=max(case.loss, _ROUNDING / 10),
+                                          gradient=max(case.gradient, _ROUNDING / 10)))
+
+    loosened = {id(each): loose(each) for each in wrong}
+    back = {id(after): before for before in wrong for after in [loosened[id(before)]]}
+    others = [replace(loose(answer), wrong=tuple(loosened[id(each)] for each in answer.wrong)) for answer in answers]
+    for sentence, each in _explained([*loosened.values()], others, judge, loosely=True):
+        yield sentence, back[id(each)]
 
 
 def _of_families(unnamed, judge):
@@ -87,10 +107,9 @@ def _of_families(unnamed, judge):
     return found
 
 
-def _as_derivative(said, unknown, judge):
+def _as_derivative(said, unknown, causes, judge):
     """If gradients without a name are derivatives of a wrong loss that has one, they have its cause."""
-    of_losses = Counter(sentence for sentence, each in said
-                        if each.field == "loss" and not any(each is one for one in unknown))
+    of_losses = Counter(sentence for sentence, each in said if each.field == "loss" and sentence in causes)
     gradients = [each for each in unknown if each.field == "gradient"]
     cause = max(of_losses, key=of_losses.get, default="")
     if not cause or not gradients or not is_derivative(judge):
@@ -123,7 +142,7 @@ def _unknown(unknown, scores, names, wrong, judge):
 def _seen(left, judge):
     """What can be seen of an error without a name: its size, the alignments that are counted, its place."""
     instead = floor(judge) if left else ""
-    if left and not instead and sum(_is_rounding(each) for each in left) >= 0.8 * len(left):
+    if left and not instead and _is_all_rounding(left):
         sentence = "All is right but for errors like those of float32: some numbers are stored, or added, in it."
         yield from ((sentence, each) for each in left)
         return
@@ -140,6 +159,11 @@ def _seen(left, judge):
             sentence += (" The posteriors do not add up to 1, so alpha, beta and Z do not belong together; "
                          "alpha gives the right loss: is beta wrong?")
         yield from ((sentence, each) for each in gradients)
+
+
+def _is_all_rounding(those):
+    """Whether nearly all of them are off by rounding errors of float32 alone."""
+    return sum(_is_rounding(each) for each in those) >= 0.8 * len(those)
 
 
 def _is_rounding(wrong):
@@ -177,7 +201,7 @@ def _scores(answers, names, conventions, causes=explanations, unnamed=()):
                         fits[name] += explained
                 said.update(silent)
     return {name: fits[name] / said[name] + 1e-6 * fits[name] for name in names
-            if fits[name] >= _BELIEVED * said[name] > 0}
+            if fits[name] >= (_BELIEVED_OF_FAMILIES if causes is families else _BELIEVED) * said[name] > 0}
 
 
 def _values(causes, problem, field, conventions, given, only):

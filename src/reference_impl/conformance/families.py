@@ -227,6 +227,8 @@ def _special(one, variable, wanted):
 
 
 def _made_of_the_right_one(one, variable, wanted):
+    if not len(one.logits):
+        return
     parts = right_parts(one, variable)
     if parts.loss == np.inf:
         return

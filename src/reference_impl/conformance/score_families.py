@@ -73,9 +73,11 @@ SCORES = {
     "the logits are divided by the square root of V (a temperature)":
         lambda logits, blank: log_softmax(logits / np.sqrt(logits.shape[-1])),
     **{f"the logits are multiplied by {by:g} before the softmax (a temperature of {1 / by:g})":
-       lambda logits, blank, by=by: log_softmax(by * logits) for by in (0.1, 0.2, 0.25, 0.5, 2.0, 4.0, 5.0, 10.0)},
+       lambda logits, blank, by=by: log_softmax(by * logits) for by in (
+           0.1, 0.2, 0.25, 0.5, 1 / 1.5, 0.7, 0.8, 0.9, 1.1, 1.2, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 10.0)},
     **{f"the log-probs are multiplied by {by:g} after the softmax (a scale, as for acoustic scores)":
-       lambda logits, blank, by=by: by * log_softmax(logits) for by in (0.1, 0.5, 2.0)},
+       lambda logits, blank, by=by: by * log_softmax(logits) for by in (
+           0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 1.1, 1.2, 1.5, 2.0)},
     "log-probs to base 2 are added as if they were nats": lambda logits, blank: log_softmax(logits) / np.log(2),
     "log-probs to base 10 are added as if they were nats": lambda logits, blank: log_softmax(logits) / np.log(10),
     "the log-probs have the wrong sign": lambda logits, blank: -log_softmax(logits),
