@@ -102,7 +102,7 @@ def function_subject(function: Callable, kind: str, *, name="", scores="logits")
         elif not isinstance(outputs, dict):
             outputs = {"gradient" if np.ndim(outputs) else "loss": outputs}
         found = _as_arrays(outputs)
-        if found.get("loss", np.zeros(())).size == 1:
+        if "loss" in found and found["loss"].size == 1:
             found["loss"] = found["loss"].reshape(())
         return {**found, "precision": _least(outputs), "scores_after": handed, "targets_after": targets}
 
