@@ -59,7 +59,8 @@ def _explained(wrong, answers, judge, *, loosely=False):
     names = [_names(each, judge) for each in wrong]
     scores = _scores(answers, {name for found in names for name in found}, judge.conventions)
     unnamed = [each for each, found in zip(wrong, names, strict=True)
-               if each.unnamed and not any(name in scores for name in found)]
+               if each.unnamed and not any(name in scores for name in found)
+               and not (loosely and Near(each.case, each.field)(each.given, each.right, times=10))]
     if unnamed:
         sentences = _of_families(unnamed, judge)
         scores |= _scores(answers, sentences, judge.conventions, families, unnamed)
