@@ -8,6 +8,7 @@ the gradient or for both. `causes.py` compares what comes out with what a loss h
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -54,7 +55,7 @@ def answers(one: Problem, variable, *, only: Container[str] | None = None) -> It
     only : container of str, optional
         The sentences that are looked at.
     """
-    wanted = _Wanted(only)
+    wanted, one = _Wanted(only), replace(one, logits=np.asarray(one.logits, dtype=np.float64))
     with np.errstate(all="ignore"):
         yield from (_ctc if one.loss == "ctc" else _rnnt)(one, variable, wanted)
         yield from _scores(one, variable, wanted)
