@@ -7,12 +7,14 @@
 torch loss with torch's arguments, ``function(scores, targets, logit_lengths, target_lengths, blank=0)``. A file stands
 for a module: ``my_loss.py:ctc``. A program answers JSON lines; `answering.py` describes them.
 
-The exit status is 0 if nothing is wrong, 1 if something is, and 2 if there is nothing to grade.
+The exit status is 0 if nothing is wrong, 1 if something is, and 2 if there is nothing to grade. Whatever the loss
+prints itself goes to standard error.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import importlib.util
 import json
@@ -33,11 +35,9 @@ def main(arguments=None) -> int:
     given = _parser().parse_args(arguments)
     try:
         expect = _expected(given)
-        if given.program:
-            with Program(given.program) as subject:
-                report = grade(subject, expect=expect, without=given.without, shrink=not given.quick)
-        else:
-            report = grade(_subject(given), expect=expect, without=given.without, shrink=not given.quick)
+        with contextlib.redirect_stdout(sys.stderr), contextlib.ExitStack() as stack:
+            subject = stack.enter_context(Program(given.program)) if given.program else _subject(given)
+            report = grade(subject, expect=expect, without=given.without, shrink=not given.quick)
     except (Expectation, NotAnswering, ImportError, AttributeError, OSError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 2

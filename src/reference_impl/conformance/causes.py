@@ -1,7 +1,7 @@
 """Names for wrong answers: what people get wrong, computed for the same input and compared with what came back.
 
-Mistakes with a name come from three places: those of ports to other languages (`mistakes`), the bank of planted bugs,
-and the ways in which a batch goes wrong. A gradient that none of them gives is taken apart term by term.
+Mistakes with a name come from four places: those of ports to other languages (`mistakes`), the bank of planted bugs,
+the ways in which a batch goes wrong, and, for what none of these explains, whole families of mistakes (`families.py`).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from functools import partial
 import numpy as np
 
 from ..bug_bank import BUGS
-from ..diagnosis import diagnose_values
 from .conventions import Conventions
+from .families import answers
 from .subjects import Refused, candidate_subject
 from .sweep_mistakes import sweep_mistakes
 from .vectors.mistakes import mistakes_of
 
-__all__ = ["by_terms", "explanations"]
+__all__ = ["explanations", "families"]
 
 _PADDING = "It is right but for the padding, where a gradient is 0."
 _LENGTHS = "The lengths are ignored: padded frames take part."
@@ -59,14 +59,46 @@ def _hypotheses(problem, field, conventions, given):
             yield _UPSTREAM, lambda: conventions.expected(replace(problem, upstream=None))["gradient"]
 
 
+def families(problem, field, conventions: Conventions, *, only=None) -> Iterator[tuple[str, list[np.ndarray]]]:
+    """Sentences of `families.py`, each with the answers to which the mistake may lead under the conventions.
+
+    An utterance of a batch about which a mistake says nothing is right.
+    """
+    variable = conventions.variable
+    each = [(place, _by_sentence(replace(one, blank=conventions.blank_of(one)), field, variable, only))
+            for place, one in problem.utterances()]
+    rights = None
+    for sentence in dict.fromkeys(name for _, found in each for name in found):
+        if any(sentence not in found for _, found in each) and rights is None:
+            rights = [_right_one(replace(one, blank=conventions.blank_of(one)), field, variable)
+                      for _, one in problem.utterances()]
+        values = [(place, found.get(sentence) or [right]) for (place, found), right in
+                  zip(each, rights or [None] * len(each), strict=True)]
+        yield sentence, [_together([(place, those[min(i, len(those) - 1)]) for place, those in values], problem, field,
+                                   conventions) for i in range(max(len(those) for _, those in values))]
+
+
+def _by_sentence(one, field, variable, only):
+    return {sentence: values for sentence, about, values in answers(one, variable, only=only) if about == field}
+
+
+def _right_one(one, field, variable):
+    conventions = Conventions(one.loss, variable=variable)
+    return conventions.expected(one)[field]
+
+
 def _field(field, conventions):
     return f"grad_{conventions.variable}" if field == "gradient" else field
 
 
 def _everywhere(mistake, problem, field, conventions):
     """A mistake made in every utterance, and what a loss with these conventions makes of it."""
-    each = [(place, np.asarray(mistake(replace(one, blank=conventions.blank_of(one))), dtype=np.float64))
-            for place, one in problem.utterances()]
+    return _together([(place, np.asarray(mistake(replace(one, blank=conventions.blank_of(one))), dtype=np.float64))
+                      for place, one in problem.utterances()], problem, field, conventions)
+
+
+def _together(each, problem, field, conventions):
+    """Values of all utterances, (place, value), as the conventions return them."""
     if field not in ("loss", "gradient"):
         return each[0][1]
     if field == "loss":
@@ -122,14 +154,3 @@ def _padding_left(problem, conventions, given):
     for place, _ in problem.utterances():
         left[place] = right[place]
     return left
-
-
-def by_terms(problem, conventions, scores, gradient) -> str:
-    """What the term-by-term diagnosis says of the gradient of one utterance; empty if it has no name for it."""
-    factor = _factors(problem, conventions)[0]
-    if problem.is_batch or not factor or conventions.inputs != conventions.variable or not np.isfinite(gradient).all():
-        return ""
-    said = diagnose_values(gradient / factor, scores, problem.targets, loss=conventions.kind,
-                           variable=conventions.variable, blank=conventions.blank_of(problem))
-    return "" if said.right or any("not on the list" in finding for finding in said.findings) else "; ".join(
-        said.findings)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from .causes import explanations
+from .causes import explanations, families
 from .census import census, floor
 from .drawing import drawn
 from .judging import Judge, Near
@@ -29,6 +29,12 @@ _LONGEST = 60
 
 #: A cause is believed if it explains so many of the answers that it says anything about.
 _BELIEVED = 0.6
+#: The same for what is one of very many mistakes, of which some explain a few answers by chance.
+_BELIEVED_OF_FAMILIES = 0.8
+#: So many answers without a name are compared with all families of mistakes.
+_SEARCHED = 8
+#: What is added to the cause of a wrong loss.
+_DERIVED = " The gradient is the derivative of this wrong loss."
 #: What is smaller than this, and larger than what float64 is off by, is rounding to float32.
 _ROUNDING = 3e-6
 
@@ -37,7 +43,10 @@ def findings(answers, judge: Judge, *, shrink=True) -> list[Finding]:
     """Wrong answers by what explains them, the most frequent first, each with the smallest input that shows it."""
     wrong = [each for answer in answers for each in answer.wrong]
     by_sentence = {}
+    of_shapes = {}
     for sentence, each in _explained(wrong, answers, judge):
+        if np.shape(each.given) != np.shape(each.right):  # one finding for a field, whatever the sizes
+            sentence = of_shapes.setdefault(each.field, sentence)
         by_sentence.setdefault(sentence, []).append(each)
     found = [Finding(sentence, tuple(dict.fromkeys(each.case.id for each in those)),
                      tuple(dict.fromkeys(each.field for each in those)), _example(those, sentence, judge, shrink))
@@ -45,20 +54,74 @@ def findings(answers, judge: Judge, *, shrink=True) -> list[Finding]:
     return sorted(found, key=lambda finding: -len(finding.cases))
 
 
-def _explained(wrong, answers, judge):
+def _explained(wrong, answers, judge, *, loosely=False):
     """Each wrong answer with its sentence: a known cause, or what can be seen of an unknown one."""
     names = [_names(each, judge) for each in wrong]
     scores = _scores(answers, {name for found in names for name in found}, judge.conventions)
-    unknown = []
+    unnamed = [each for each, found in zip(wrong, names, strict=True)
+               if each.unnamed and not any(name in scores for name in found)
+               and not (loosely and Near(each.case, each.field)(each.given, each.right, times=10))]
+    if unnamed:
+        sentences = _of_families(unnamed, judge)
+        scores |= _scores(answers, sentences, judge.conventions, families, unnamed)
+        names = [found + _names(each, judge, families, only={*scores})
+                 for found, each in zip(names, wrong, strict=True)]
+    causes, said, unknown = set(), [], []
     for each, found in zip(wrong, names, strict=True):
         best = max((name for name in found if name in scores), key=scores.get, default="")
         if best:
-            yield best, each
+            causes.add(best)
+            said.append((best, each))
         elif not each.unnamed:
-            yield each.complaint, each
+            said.append((each.complaint, each))
         else:
             unknown.append(each)
-    yield from _unknown(unknown, scores, names, wrong, judge)
+    if not loosely and 0.2 * len(unknown) < sum(map(_is_rounding, unknown)) < 0.8 * len(unknown):
+        yield from _as_of_float32(wrong, answers, judge)
+        return
+    said += _unknown(unknown, scores, names, wrong, judge)
+    yield from _as_derivative(said, unknown, causes, judge)
+
+
+def _as_of_float32(wrong, answers, judge):
+    """The same, where a mistake may be hidden by the rounding errors of float32: compared as if they were allowed."""
+    def loose(each):
+        case = each.case
+        return replace(each, case=replace(case, loss=max(case.loss, _ROUNDING / 10),
+                                          gradient=max(case.gradient, _ROUNDING / 10)))
+
+    loosened = {id(each): loose(each) for each in wrong}
+    back = {id(after): before for before in wrong for after in [loosened[id(before)]]}
+    others = [replace(loose(answer), wrong=tuple(loosened[id(each)] for each in answer.wrong)) for answer in answers]
+    for sentence, each in _explained([*loosened.values()], others, judge, loosely=True):
+        yield sentence, back[id(each)]
+
+
+def _of_families(unnamed, judge):
+    """Sentences of mistakes that explain at least one of the smallest answers that have no name."""
+    found = set()
+    for field in ("loss", "gradient"):
+        those = sorted((each for each in unnamed if each.field == field and _frames(each.case.problem) <= _LONGEST),
+                       key=lambda each: (each.case.problem.is_batch, each.case.problem.logits.size))
+        for each in those[:_SEARCHED]:
+            found.update(_names(each, judge, families))
+    return found
+
+
+def _as_derivative(said, unknown, causes, judge):
+    """If gradients without a name are derivatives of a wrong loss that has one, they have its cause."""
+    of_losses = Counter(sentence for sentence, each in said if each.field == "loss" and sentence in causes)
+    gradients = [each for each in unknown if each.field == "gradient"]
+    cause = max(of_losses, key=of_losses.get, default="")
+    if not cause or not gradients or not is_derivative(judge):
+        yield from said
+        return
+    most = 2 * len(gradients) > sum(each.field == "gradient" for _, each in said)
+    for sentence, each in said:
+        if sentence == cause or any(each is one for one in gradients):
+            yield cause + _DERIVED * most, each
+        else:
+            yield sentence, each
 
 
 def _unknown(unknown, scores, names, wrong, judge):
@@ -80,7 +143,7 @@ def _unknown(unknown, scores, names, wrong, judge):
 def _seen(left, judge):
     """What can be seen of an error without a name: its size, the alignments that are counted, its place."""
     instead = floor(judge) if left else ""
-    if left and not instead and sum(_is_rounding(each) for each in left) >= 0.8 * len(left):
+    if left and not instead and _is_all_rounding(left):
         sentence = "All is right but for errors like those of float32: some numbers are stored, or added, in it."
         yield from ((sentence, each) for each in left)
         return
@@ -88,7 +151,7 @@ def _seen(left, judge):
     gradients = [each for each in left if each.field == "gradient"]
     if losses:
         sentence = instead or " ".join(census(judge)) or losses[0].complaint
-        agree = " The gradient is the derivative of this wrong loss." if gradients and is_derivative(judge) else ""
+        agree = _DERIVED if gradients and is_derivative(judge) else ""
         yield from ((sentence + agree, each) for each in left)
     elif gradients:
         where = located(gradients)
@@ -97,6 +160,11 @@ def _seen(left, judge):
             sentence += (" The posteriors do not add up to 1, so alpha, beta and Z do not belong together; "
                          "alpha gives the right loss: is beta wrong?")
         yield from ((sentence, each) for each in gradients)
+
+
+def _is_all_rounding(those):
+    """Whether nearly all of them are off by rounding errors of float32 alone."""
+    return sum(_is_rounding(each) for each in those) >= 0.8 * len(those)
 
 
 def _is_rounding(wrong):
@@ -109,42 +177,55 @@ def _is_rounding(wrong):
                 and (apart <= _ROUNDING * np.maximum(np.abs(np.where(finite, wrong.right, 1.0)), 1.0)).all())
 
 
-def _scores(answers, names, conventions):
+def _scores(answers, names, conventions, causes=explanations, unnamed=()):
     """By name, the share of the answers that a cause explains, of those about which it says anything.
 
     It says something about a wrong answer, and about a right one that it would have spoilt. Names below a limit are
-    left out: what explains one of twenty wrong answers does so by chance.
+    left out: what explains one of twenty wrong answers does so by chance. Of a family, a sentence is about all answers
+    in ``unnamed``, too.
     """
     said, fits = Counter(), Counter()
     for answer in answers:
-        if answer.case.refusal or _frames(answer.case.problem) > _LONGEST:
+        if answer.case.refusal or _frames(answer.case.problem) > _LONGEST or not names:
             continue
         for field in ("loss", "gradient"):
             if field in answer.outputs:
-                given, near = answer.outputs[field], Near(answer.case, field)
-                is_wrong = any(each.field == field for each in answer.wrong)
-                for name, value in explanations(answer.case.problem, field, conventions, given, only=names):
-                    explained = near(given, value, times=10)
-                    if is_wrong or not explained:
+                near = Near(answer.case, field)
+                wrong = [each for each in answer.wrong if each.field == field]
+                silent = set(names) if any(each is one for each in wrong for one in unnamed) else set()
+                for name, values in _values(causes, answer.case.problem, field, conventions, answer.outputs[field],
+                                            names):
+                    explained = any(near(answer.outputs[field], value, times=10) for value in values)
+                    silent.discard(name)
+                    if wrong or not explained:
                         said[name] += 1
                         fits[name] += explained
+                said.update(silent)
     return {name: fits[name] / said[name] + 1e-6 * fits[name] for name in names
-            if fits[name] >= _BELIEVED * said[name] > 0}
+            if fits[name] >= (_BELIEVED_OF_FAMILIES if causes is families else _BELIEVED) * said[name] > 0}
 
 
-def _names(wrong, judge):
+def _values(causes, problem, field, conventions, given, only):
+    """Sentences of either sort of causes, each with the answers of which any will do."""
+    if causes is families:
+        yield from families(problem, field, conventions, only=only)
+    else:
+        yield from ((name, [value]) for name, value in explanations(problem, field, conventions, given, only=only))
+
+
+def _names(wrong, judge, causes=explanations, only=None):
     """Sentences that explain a wrong answer."""
     case, given = wrong.case, wrong.given
     if wrong.field not in ("loss", "gradient") or _frames(case.problem) > _LONGEST or case.refusal:
         return []
     near = Near(case, wrong.field)
 
-    def differs(value):
-        """In a number: NaN in the place of numbers has many causes."""
-        return not near(np.where(np.isnan(value), wrong.right, value), wrong.right)
+    def explains(value):
+        """It differs from what is right in a number: NaN in the place of numbers has many causes."""
+        return near(given, value, times=10) and not near(np.where(np.isnan(value), wrong.right, value), wrong.right)
 
-    return [name for name, value in explanations(case.problem, wrong.field, judge.conventions, given)
-            if near(given, value, times=10) and differs(value)]
+    return [name for name, values in _values(causes, case.problem, wrong.field, judge.conventions, given, only)
+            if any(explains(value) for value in values)]
 
 
 def _frames(problem):
@@ -158,10 +239,15 @@ def _example(those, sentence, judge, shrink):
         return ""
     if first.field in ("error", "no answer"):
         return drawn(first.case.problem, {})
-    where = first
+    if np.shape(first.given) != np.shape(first.right):
+        return ""
+    where, cause = first, sentence.removesuffix(_DERIVED)
     if shrink:
+        known = bool(_known(first, cause, judge))
+        nameless = first.unnamed and not known
+
         def again(problem):
-            return _same_fault(problem, first, sentence, judge)
+            return _same_fault(problem, first, cause, judge, nameless)
 
         def fails(problem):
             try:
@@ -177,8 +263,14 @@ def _example(those, sentence, judge, shrink):
     return drawn(where.case.problem, {where.field: (where.given, where.right)})
 
 
-def _same_fault(problem, first, sentence, judge):
-    """The wrong answer to a problem if it has the same cause; None if it has not.
+def _known(wrong, cause, judge):
+    """Whether a cause explains a wrong answer."""
+    only = {cause}
+    return _names(wrong, judge, only=only) or _names(wrong, judge, families, only=only)
+
+
+def _same_fault(problem, first, cause, judge, nameless):
+    """The wrong answer to a problem if it has the same cause, or none if ``nameless``; None if it has not.
 
     Raises :class:`NotAnswering` if a program dies of the problem.
     """
@@ -189,7 +281,7 @@ def _same_fault(problem, first, sentence, judge):
     for each in answer.wrong:
         if each.field == "no answer":
             raise NotAnswering(each.complaint)
-        known = sentence in _names(each, judge) if sentence != first.complaint else each.complaint == sentence
-        if each.field == first.field and (known or first.unnamed and each.unnamed and not _names(first, judge)):
+        if each.field == first.field and (each.complaint == cause == first.complaint or nameless and each.unnamed
+                                          or not nameless and _known(each, cause, judge)):
             return each
     return None

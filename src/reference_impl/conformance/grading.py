@@ -67,6 +67,8 @@ def grade(subject: Subject, *, expect: Mapping[str, str] = (), without=(), preci
     _check_names("without", without, GROUPS)
     precisions = tuple(precisions) or subject.precisions
     identified = identify(subject, precision=precisions[0])
+    if identified.precision != precisions[0]:
+        precisions = (identified.precision,)
     judge = Judge(replace(subject, scores=identified.conventions.inputs), identified.conventions, identified.transposed)
     asked = [case for case in cases(subject.kind, precisions) if case.group not in without and identified.given
              and judge.subject.takes(case.problem) and not _inf_of_a_total(case.problem, judge.conventions)

@@ -18,7 +18,7 @@ from ..terms import Fit, fitted, terms_of
 from .conventions import DIVISORS, LOSSES, Conventions, Scale, lengths_of
 from .prefixes import said_of
 from .problem import Problem
-from .subjects import Refused
+from .subjects import PRECISIONS, Refused
 
 __all__ = ["Identified", "identify", "probes"]
 
@@ -41,6 +41,8 @@ class Identified:
     given: frozenset[str]
     transposed: bool = False
     errors: tuple[str, ...] = ()
+    #: What its answers are as exact as: the precision that was asked for, or a lesser one in which it returns them.
+    precision: str = "float64"
     #: What happens to a label that equals the blank.
     label_is_blank: str = ""
     #: What ``log_alpha`` and ``log_beta`` are, of those that it gives; empty if they have no name.
@@ -104,9 +106,10 @@ def identify(subject, *, precision="") -> Identified:
     asked = [_Asked(subject, problem, precision) for problem in probes(subject.kind, batch="batch" in subject.can)]
     errors = tuple(dict.fromkeys(each.error for each in asked if each.error))
     asked = [each for each in asked if not each.error]
+    precision = max([precision, *(each.outputs.get("precision", precision) for each in asked)], key=PRECISIONS.index)
     given = frozenset(name for name in ("loss", "gradient") if asked and all(name in each.outputs for each in asked))
     if not asked or not given:
-        return Identified(Conventions(subject.kind), False, False, given, errors=errors)
+        return Identified(Conventions(subject.kind), False, False, given, errors=errors, precision=precision)
     transposed = "gradient" in given and _is_transposed(asked)
     if transposed:
         for each in asked:
@@ -117,7 +120,7 @@ def identify(subject, *, precision="") -> Identified:
     if not found.whole(given):
         found = _guessed(subject, found, asked, given, precision)
     found = _edges(subject, found, precision)
-    return Identified(found.conventions, found.loss, found.gradient, given, transposed, errors,
+    return Identified(found.conventions, found.loss, found.gradient, given, transposed, errors, precision,
                       _label_is_blank(subject, found.conventions, precision, CLOSE[precision]),
                       _prefixes(asked[0], found.conventions, CLOSE[precision]))
 

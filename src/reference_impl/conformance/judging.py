@@ -17,7 +17,8 @@ __all__ = ["Answer", "Judge", "Near", "Wrong"]
 #: What is compared with what else came back, not with a right answer.
 _TWICE = {"second_gradient": "A second backward pass returns another gradient than the first.",
           "gradient_after": "The gradient that was returned changes when backward runs again: its memory is reused.",
-          "scores_after": "It modifies the scores that it is given."}
+          "scores_after": "It modifies the scores that it is given.",
+          "targets_after": "It modifies the targets that it is given."}
 #: What scores are off by, relative, that only went through a precision.
 _ROUNDED = {"float64": 0.0, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
@@ -108,7 +109,8 @@ def _wrong(case, outputs, scores, expected, possible):
              if name in outputs and (complaint := _complaint(name, outputs[name], expected[name], case, possible))]
     if "gradient" in outputs and not any(each.field == "gradient" for each in found):
         for name, sentence in _TWICE.items():
-            right, off = (scores, _ROUNDED[case.precision]) if name == "scores_after" else (outputs["gradient"], 0.0)
+            before = {"scores_after": scores, "targets_after": case.problem.targets}
+            right, off = before.get(name, outputs["gradient"]), _ROUNDED[case.precision] * (name == "scores_after")
             if name in outputs and not np.allclose(outputs[name], right, rtol=off, atol=0, equal_nan=True):
                 found.append(Wrong(case, name, outputs[name], right, sentence))
     return found

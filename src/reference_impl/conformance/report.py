@@ -94,6 +94,8 @@ class LossReport:
                   if field in identified.given and not getattr(identified, field)]
         lines += [f"{name.removeprefix('log_').capitalize()} {said or 'has no name here'}."
                   for name, said in identified.prefixes.items()]
+        if identified.precision != "float64":
+            lines.append(f"It returns {identified.precision}, and is compared as such.")
         if identified.label_is_blank:
             lines.append(f"A label that equals the blank is {identified.label_is_blank}.")
         if self.expected:
@@ -103,7 +105,7 @@ class LossReport:
     def _accuracy(self):
         return [f"{each.precision}, {each.frames} frames: " + ", ".join(
             f"{name} off by {value:.1e}" for name, value in (("loss", each.loss), ("gradient", each.gradient))
-            if value is not None) for each in self.accuracy]
+            if value is not None) for each in self.accuracy if (each.loss, each.gradient) != (None, None)]
 
     def as_json(self) -> dict:
         """All of it as a dict that is JSON."""

@@ -85,18 +85,26 @@ def function_subject(function: Callable, kind: str, *, name="", scores="logits")
     """A function of one utterance, ``function(scores, targets, *, blank)``, that returns loss and gradient.
 
     It may return a dict instead, with ``loss``, ``gradient``, ``log_alpha`` and ``log_beta`` as far as it has them, or
-    the gradient alone, an array.
+    one of the first two alone: a number, or an array. Tensors are taken for arrays. If it returns float32, or less, it
+    is compared as such.
     """
     check_choice("kind", kind, ("ctc", "rnnt"))
     check_choice("scores", scores, ("logits", "log_probs"))
 
     def call(problem, handed, precision):
-        outputs = _called(function, handed, np.array(problem.targets, dtype=np.int64), blank=problem.blank)
+        targets = np.array(problem.targets, dtype=np.int64)
+        outputs = _called(function, handed, targets, blank=problem.blank)
         if isinstance(outputs, tuple | list) and len(outputs) == 2:
             outputs = dict(zip(("loss", "gradient"), outputs, strict=True))
+        elif isinstance(outputs, tuple) or outputs is None:
+            said = "nothing" if outputs is None else f"a tuple of {len(outputs)}"
+            raise Refused("TypeError", f"it returns {said}; expected the loss and its gradient")
         elif not isinstance(outputs, dict):
-            outputs = {"gradient": outputs}
-        return {**_as_arrays(outputs), "scores_after": handed}
+            outputs = {"gradient" if np.ndim(outputs) else "loss": outputs}
+        found = _as_arrays(outputs)
+        if "loss" in found and found["loss"].size == 1:
+            found["loss"] = found["loss"].reshape(())
+        return {**found, "precision": _least(outputs), "scores_after": handed, "targets_after": targets}
 
     return Subject(kind, call, name or getattr(function, "__name__", "loss"), scores=scores,
                    can=frozenset({"inputs after", "alpha", "beta"}))
@@ -114,7 +122,7 @@ def candidate_subject(candidate, *, name="") -> Subject:
         second = np.array(_called(backward, upstream.copy()))
         _called(backward, 2 * upstream)
         found = {"loss": losses, "gradient": kept, "second_gradient": second, "scores_after": handed,
-                 "gradient_after": np.array(first)}
+                 "gradient_after": np.array(first), "targets_after": targets if problem.is_batch else targets[0][None]}
         return found if problem.is_batch else {key: value[0] for key, value in found.items()}
 
     return Subject(candidate.loss, call, name or getattr(candidate, "name", "candidate"), can=_OF_BATCHES)
@@ -160,7 +168,8 @@ def torch_subject(function: Callable, kind: str, *, name="", scores="logits", la
         kept = first.clone()
         found = {"loss": losses.detach().double().numpy().copy(), "gradient": _back(kept, axes),
                  "scores_after": np.where(_back(leaf.detach() == before, axes) | np.isnan(handed), handed,
-                                          _back(leaf.detach(), axes))}
+                                          _back(leaf.detach(), axes)),
+                 "targets_after": given[0].numpy().copy()}
         if twice:
             found["second_gradient"] = _back(back(), axes)
             back(2)
@@ -192,12 +201,24 @@ def _called(function, *arguments, **named):
     try:
         with np.errstate(all="ignore"):
             return function(*arguments, **named)
-    except Exception as error:  # a stranger's code may raise anything
+    except (Exception, SystemExit) as error:  # a stranger's code may raise anything
         raise Refused(type(error).__name__, str(error)[:2000]) from error
 
 
 def _as_arrays(outputs):
     try:
-        return {name: np.array(value, dtype=np.float64) for name, value in outputs.items() if value is not None}
-    except (TypeError, ValueError) as error:
+        return {name: np.array(_detached(value), dtype=np.float64) for name, value in outputs.items()
+                if value is not None}
+    except (TypeError, ValueError, RuntimeError) as error:
         raise Refused(type(error).__name__, f"what it returns is no array of numbers: {str(error)[:200]}") from error
+
+
+def _detached(value):
+    """A tensor as an array; whatever else it is stays."""
+    return value.detach().cpu().double().numpy() if hasattr(value, "detach") else value
+
+
+def _least(outputs):
+    """The least exact precision in which something is returned."""
+    found = [str(getattr(value, "dtype", "")).removeprefix("torch.") for value in outputs.values()]
+    return max((each for each in found if each in PRECISIONS), key=PRECISIONS.index, default=PRECISIONS[0])

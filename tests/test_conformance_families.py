@@ -1,0 +1,125 @@
+"""Families of mistakes: each differs from what is right, and a loss that makes one of them gets its name."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from reference_impl import log_softmax
+from reference_impl.conformance import Problem, ctc_families, families, function_subject, grade, rnnt_families
+from reference_impl.conformance.cases import cases
+from reference_impl.conformance.conventions import Conventions
+from reference_impl.conformance.families import answers, names
+
+KINDS = "ctc", "rnnt"
+DERIVED = " The gradient is the derivative of this wrong loss."
+#: Sentences, of each sort of mistake at least one, that are planted; a bare name for each family of `families.py`.
+PLANTED = {
+    "ctc": [
+        "In beta: whether a skip is allowed is asked of the state that it leaves (the source), not of the one that it "
+        "enters.",
+        "In alpha: it is updated in place over one buffer, so a state reads its neighbours in the same frame, not in "
+        "the frame before.",
+        "In beta, with log Z from beta: it ends in the last blank only; a path may end in the last label, too.",
+        "In beta: its moves, but not its first frame, take the emission of the frame before (t - 1 for t).",
+        "In alpha: it takes the emission of the state after (s + 1 for s).",
+        "In alpha and beta: blanks emit nothing: their probability is missing.",
+        "In alpha: it takes the best where it should add all (a maximum for a sum, as in Viterbi).",
+        "In the gradient: the gradient is that of the best path, not of the sum over all paths (Viterbi).",
+        "In the gradient: the posterior takes beta of the frame before, and index -1 wraps around.",
+        "In the gradient: the posteriors of the labels go to the column of the next symbol (label + 1).",
+        "In the gradient: the gradient of the last frame is 0 (a loop that ends too early).",
+        "In loss and gradient: the target ends at the first label 0, as if it were padding.",
+        "In loss and gradient: softmax is taken over the frames, not over the symbols (the wrong axis).",
+        "In loss and gradient: an epsilon of 1e-03 is added inside the logarithm: log(p + 1e-03).",
+        "In loss and gradient: the logits are multiplied by 0.5 before the softmax (a temperature of 2).",
+        "In the loss alone: log V is added to it.",
+        "In the loss alone: an utterance of one frame (T = 1) is said to have a loss of 0 and no gradient.",
+    ],
+    "rnnt": [
+        "In alpha: a blank arc reads the frame before (t - 1 for t).",
+        "In beta: a label arc reads the row before (u - 1 for u).",
+        "In beta, with log Z from beta: each blank is in it twice.",
+        "In alpha: the first row is not added up: a node there has the blank before it alone (no cumulative sum).",
+        "In alpha and beta: a label takes a frame, as in the monotonic RNN-T, so a frame has at most one label "
+        "(diagonal arcs).",
+        "In the gradient: the gradient of a label goes to the label before it (shifted by one), with a blank in front.",
+        "In the gradient: the gradient of a label goes to the row that it enters (u + 1 for u, off by one).",
+        "In the gradient: the posterior of a label takes beta of the node that it leaves (u for u + 1), not of the one "
+        "that it enters.",
+        "In the gradient: the softmax term has the occupancy of the next row's node.",
+        "In the gradient: the softmax in the gradient is taken twice.",
+        "In loss and gradient: every row is the first: the labels emitted so far are ignored.",
+        "In loss and gradient: exp underflows, as one maximum of the whole array is subtracted, and what underflows is "
+        "left unnormalised.",
+    ],
+}
+#: One of each kind is fast.
+FAST = {PLANTED["ctc"][0], PLANTED["ctc"][11], PLANTED["rnnt"][5]}
+
+
+def with_mistake(kind, sentence, *, rounded=False):
+    """A loss that makes a mistake; it keeps float32 only if ``rounded``."""
+    def function(scores, targets, *, blank):
+        one = Problem("", "", scores, targets, blank)
+        found = Conventions(kind).expected(one)
+        found |= {field: values[0] for _, field, values in answers(one, "logits", only={sentence})}
+        if rounded:
+            found = {field: np.float64(np.float32(value)) for field, value in found.items()}
+        return found["loss"], found["gradient"]
+    return function_subject(function, kind)
+
+
+def said_of(subject):
+    report = grade(subject, shrink=False, without=("accuracy",))
+    return [finding.sentence.removesuffix(DERIVED) for finding in report.findings]
+
+
+@pytest.mark.parametrize(("kind", "sentence"), [
+    pytest.param(kind, sentence, marks=[] if sentence in FAST else pytest.mark.slow)
+    for kind in KINDS for sentence in PLANTED[kind]])
+def test_planted_mistakes_get_their_name(kind, sentence):
+    assert sentence in said_of(with_mistake(kind, sentence))
+
+
+def test_a_mistake_is_named_in_float32():
+    sentence = "In the gradient: the gradient of the last frame is 0 (a loop that ends too early)."
+    assert sentence in said_of(with_mistake("ctc", sentence, rounded=True))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_sentence_is_about_another_mistake_than_it_names(kind):
+    """What is planted is listed, each sentence once, and what is planted differs from what is right."""
+    listed = names(kind)
+    assert set(PLANTED[kind]) <= set(listed) and len(listed) == len(set(listed))
+    wrong = set()
+    for case in cases(kind):
+        one = case.problem
+        if not case.refusal and not one.is_batch and 0 < len(one.logits) <= 6:
+            right = Conventions(kind).expected(one)
+            for sentence, field, values in answers(one, "logits"):
+                assert sentence in listed and all(np.shape(value) == np.shape(right[field]) for value in values)
+                if not all(np.allclose(value, right[field], rtol=1e-9, atol=1e-9, equal_nan=True) for value in values):
+                    wrong.add(sentence)
+    assert set(PLANTED[kind]) <= wrong
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_right_lattices_are_right(kind):
+    """Changed by nothing, what the families compute is the reference's loss and gradient."""
+    made = {"ctc": ctc_families.Lattice, "rnnt": rnnt_families.Grid}[kind]
+    used_of = {"ctc": families._ctc_used, "rnnt": families._rnnt_used}[kind]
+    for case, variable in itertools.product(cases(kind), ("logits", "log_probs")):
+        one = case.problem
+        if case.refusal or one.is_batch or one.fastemit_lambda or not 0 < len(one.logits) <= 16:
+            continue
+        right = Conventions(kind, variable=variable).expected(one)
+        lattice = made(log_softmax(one.logits), one.targets, one.blank)
+        with np.errstate(all="ignore"):
+            alpha, beta = lattice.alpha(), lattice.beta()
+            log_z = lattice.log_z(alpha)
+            assert np.allclose([-log_z, -lattice.log_z_of_beta(beta)], right["loss"], rtol=1e-12, atol=1e-12), case.id
+            if log_z > -np.inf:
+                gradient = families._gradients(variable, np.exp(lattice.log_probs), used_of(
+                    lattice, alpha, beta, log_z))[0]
+                assert np.allclose(gradient, right["gradient"], rtol=0, atol=1e-10), case.id
