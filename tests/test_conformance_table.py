@@ -422,6 +422,7 @@ def test_paper_has_the_same_in_four_columns(tmp_path, made_up):
                   "10/13", "masks 2/2, no alignment 1/6", "FastEmit 0.25; clamped at 1.5", "It needs a CUDA device."):
         assert words in text, words
     assert "✗" not in text.partition("Reports")[0]
+    assert not re.search(r"& ?\\sphinxstyletheadfamily[^&]*10/13", text)  # which is no heading
 
 
 @pytest.mark.parametrize("right, wrong", [

@@ -235,7 +235,8 @@ def paper_row(peer):
 
 def table(heads, rows, *, ids=(), caption="", classes=()):
     """A table with a heading in front of each row; a cell is a list of nodes, each on a line of its own."""
-    group = nodes.tgroup("", *[nodes.colspec(colwidth=1, stub=int(i == 0)) for i in range(len(heads))], cols=len(heads))
+    columns = [nodes.colspec(colwidth=1, stub=1), *(nodes.colspec(colwidth=1) for _ in heads[1:])]
+    group = nodes.tgroup("", *columns, cols=len(heads))
     group += nodes.thead("", row(heads))
     group += nodes.tbody("", *[row(cells) for cells in rows])
     for each, name in zip(group[-1], ids, strict=False):
