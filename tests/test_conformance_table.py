@@ -352,7 +352,8 @@ def check_row(pages, row, heads, content):
 
 
 def test_the_tables_say_what_is_stored(tmp_path):
-    compare(build(tmp_path, stored()), stored())
+    files = stored()
+    compare(build(tmp_path, files), files)
 
 
 @pytest.fixture
