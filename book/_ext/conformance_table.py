@@ -163,7 +163,13 @@ def in_words(report):
 
 
 class Conformance(SphinxDirective):
-    """What the directives share: the peers, and a page that is written anew when they change."""
+    """What the directives share: the peers, a page that is written anew when they change, and quotes as they stand."""
+
+    def run(self):
+        found = self.printed()
+        for text in [text for node in found for text in node.findall(nodes.Text)]:
+            text.parent["support_smartquotes"] = False
+        return found
 
     def peers(self, kind=None):
         for path in [*Path(self.env.srcdir, FOLDER).glob("*.json"), *PEERS.glob("*/peer.toml"),
@@ -175,7 +181,7 @@ class Conformance(SphinxDirective):
 class TableDirective(Conformance):
     required_arguments = 1
 
-    def run(self):
+    def printed(self):
         kind, = self.arguments
         peers = [peer for peer in self.peers(kind) if peer.report]
         groups = [group for group in GROUPS if any(case.group == group for case in cases(kind))]
@@ -257,7 +263,7 @@ def link(page, anchor, words, **more):
 
 
 class CasesDirective(Conformance):
-    def run(self):
+    def printed(self):
         counts = {kind: Counter(case.group for case in cases(kind)) for kind in ("ctc", "rnnt")}
         items = []
         for group, what in GROUPS.items():
@@ -271,7 +277,7 @@ class CasesDirective(Conformance):
 
 
 class LeftOutDirective(Conformance):
-    def run(self):
+    def printed(self):
         rows = [[peer.entry.name, KINDS[peer.entry.kind],
                  "It needs a CUDA device." if peer.entry.needs == "cuda" else "It has an adapter, and no report yet."]
                 for peer in self.peers() if not peer.report]
@@ -287,7 +293,7 @@ class LeftOutDirective(Conformance):
 class ReportsDirective(Conformance):
     required_arguments = 1
 
-    def run(self):
+    def printed(self):
         return [section(peer) for peer in self.peers(self.arguments[0]) if peer.report]
 
 
