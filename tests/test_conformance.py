@@ -20,6 +20,7 @@ from reference_impl.conformance import (
     NotAnswering,
     Problem,
     Program,
+    Refused,
     candidate_subject,
     function_subject,
     grade,
@@ -45,6 +46,11 @@ def test_a_loss_whose_blank_is_0_whatever_it_is_told(kind):
     assert [finding.sentence for finding in report.findings] == ["The blank is symbol 0, whatever the argument says."]
     # a label 0 means nothing to it, and is not asked
     assert report.groups["blank"].asked < sum(case.group == "blank" for case in cases(kind))
+
+
+def test_of_an_error_the_first_line_is_told():
+    assert str(Refused("RuntimeError", "\nno such label\nframe #0: 0x7f in lib.so")) == "RuntimeError: no such label"
+    assert str(Refused("KeyError", "")) == str(Refused("KeyError", " \n")) == "KeyError"
 
 
 def right(kind):

@@ -163,7 +163,13 @@ def in_words(report):
 
 
 class Conformance(SphinxDirective):
-    """What the directives share: the peers, and a page that is written anew when they change."""
+    """What the directives share: the peers, a page that is written anew when they change, and quotes as they stand."""
+
+    def run(self):
+        found = self.printed()
+        for text in [text for node in found for text in node.findall(nodes.Text)]:
+            text.parent["support_smartquotes"] = False
+        return found
 
     def peers(self, kind=None):
         for path in [*Path(self.env.srcdir, FOLDER).glob("*.json"), *PEERS.glob("*/peer.toml"),
@@ -175,7 +181,7 @@ class Conformance(SphinxDirective):
 class TableDirective(Conformance):
     required_arguments = 1
 
-    def run(self):
+    def printed(self):
         kind, = self.arguments
         peers = [peer for peer in self.peers(kind) if peer.report]
         groups = [group for group in GROUPS if any(case.group == group for case in cases(kind))]
@@ -235,7 +241,8 @@ def paper_row(peer):
 
 def table(heads, rows, *, ids=(), caption="", classes=()):
     """A table with a heading in front of each row; a cell is a list of nodes, each on a line of its own."""
-    group = nodes.tgroup("", *[nodes.colspec(colwidth=1, stub=int(i == 0)) for i in range(len(heads))], cols=len(heads))
+    columns = [nodes.colspec(colwidth=1, stub=1), *(nodes.colspec(colwidth=1) for _ in heads[1:])]
+    group = nodes.tgroup("", *columns, cols=len(heads))
     group += nodes.thead("", row(heads))
     group += nodes.tbody("", *[row(cells) for cells in rows])
     for each, name in zip(group[-1], ids, strict=False):
@@ -256,7 +263,7 @@ def link(page, anchor, words, **more):
 
 
 class CasesDirective(Conformance):
-    def run(self):
+    def printed(self):
         counts = {kind: Counter(case.group for case in cases(kind)) for kind in ("ctc", "rnnt")}
         items = []
         for group, what in GROUPS.items():
@@ -270,7 +277,7 @@ class CasesDirective(Conformance):
 
 
 class LeftOutDirective(Conformance):
-    def run(self):
+    def printed(self):
         rows = [[peer.entry.name, KINDS[peer.entry.kind],
                  "It needs a CUDA device." if peer.entry.needs == "cuda" else "It has an adapter, and no report yet."]
                 for peer in self.peers() if not peer.report]
@@ -286,7 +293,7 @@ class LeftOutDirective(Conformance):
 class ReportsDirective(Conformance):
     required_arguments = 1
 
-    def run(self):
+    def printed(self):
         return [section(peer) for peer in self.peers(self.arguments[0]) if peer.report]
 
 

@@ -35,7 +35,8 @@ class Refused(Exception):
         self.type = error_type
 
     def __str__(self):
-        return f"{self.type}: {self.args[0]}" if self.args[0] else self.type
+        first, *_ = self.args[0].strip().splitlines() or [""]  # what follows are stacks, and addresses of one run
+        return f"{self.type}: {first}" if first else self.type
 
 
 class NotAnswering(Exception):
