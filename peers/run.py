@@ -30,6 +30,8 @@ from reference_impl.conformance import NotAnswering, Program, grade
 FOLDER = ROOT / "data" / "conformance"
 #: Seconds for an answer: what hangs is to be told from what compiles.
 PATIENCE = 60.0
+#: Seconds for each finding, in which the smallest input that shows it is looked for: some libraries compile for each.
+SHRINKING = 15.0
 
 
 def main(arguments=None) -> int:
@@ -46,7 +48,7 @@ def main(arguments=None) -> int:
         print(f"[{number}/{len(asked)}] {peer.name}: ", end="", flush=True)
         try:
             with Program(command, environment=variables, patience=PATIENCE) as subject:
-                report = grade(subject, without=peer.without)
+                report = grade(subject, without=peer.without, seconds=SHRINKING)
         except NotAnswering as error:
             print(f"NOT ANSWERING; {error}", flush=True)
             failed.append(peer.name)

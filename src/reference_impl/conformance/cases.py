@@ -65,7 +65,8 @@ def cases(kind, precisions=("float64",), *, seed=_SEED) -> list[Case]:
     first = precisions[0]
     found = [_case(problem, first) for problem in problems(kind, np.random.default_rng(seed))]
     found += [_case(problem, first) for problem in
-              (_many_labels(kind), _label_zero(kind), *_rows_apart(kind), *_certain(kind))]
+              (_many_labels(kind), _far_label(kind), *_more_labels(kind), _label_zero(kind), *_rows_apart(kind),
+               *_certain(kind))]
     if kind == "ctc":
         found += [_case(problem, first, may_refuse=True) for problem in _no_frames()]
     found.append(_case(_Batch(kind)("batch", "as-long-as-its-axes"), first))
@@ -86,6 +87,20 @@ def _many_labels(kind):
     shape = (16, 4) if kind == "ctc" else (16, 13, 4)
     return Problem("labels", "twelve-labels", np.round(64 * np.random.default_rng(12).normal(size=shape)) / 64,
                    np.array([1, 2, 3, 2, 2, 1] * 2))
+
+
+def _far_label(kind):
+    """A label that takes more than a byte, in a vocabulary that has it."""
+    shape = (3, 310) if kind == "ctc" else (3, 3, 310)
+    return Problem("labels", "label-300", np.round(64 * np.random.default_rng(15).normal(size=shape)) / 64,
+                   np.array([300, 44]))
+
+
+def _more_labels(kind):
+    """In RNN-T a frame may have several labels, so that there may be more of them than frames; in CTC it may not."""
+    if kind == "rnnt":
+        yield Problem("labels", "more-labels-than-frames",
+                      np.round(64 * np.random.default_rng(16).normal(size=(2, 5, 4))) / 64, np.array([1, 2, 2, 3]))
 
 
 def _label_zero(kind):

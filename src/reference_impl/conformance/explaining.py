@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections import Counter
 from dataclasses import replace
 
@@ -19,14 +20,10 @@ from .subjects import NotAnswering
 
 __all__ = ["findings"]
 
-#: On the clock, that looking for the smallest input may take for each finding: a program may be slow.
-_SECONDS = 60.0
 #: Nothing smaller is looked for once a program has died so often: to start it anew may take seconds.
 _DEATHS = 3
 #: Longer utterances are compared, and not searched for a cause: the explicit recursions are slow there.
 _LONGEST = 60
-
-
 #: A cause is believed if it explains so many of the answers that it says anything about.
 _BELIEVED = 0.6
 #: The same for what is one of very many mistakes, of which some explain a few answers by chance.
@@ -39,8 +36,11 @@ _DERIVED = " The gradient is the derivative of this wrong loss."
 _ROUNDING = 3e-6
 
 
-def findings(answers, judge: Judge, *, shrink=True) -> list[Finding]:
-    """Wrong answers by what explains them, the most frequent first, each with the smallest input that shows it."""
+def findings(answers, judge: Judge, *, seconds=math.inf) -> list[Finding]:
+    """Wrong answers by what explains them, the most frequent first, each with the smallest input that shows it.
+
+    That input is looked for so long for each finding; 0 takes the smallest of the cases.
+    """
     wrong = [each for answer in answers for each in answer.wrong]
     by_sentence = {}
     of_shapes = {}
@@ -49,7 +49,7 @@ def findings(answers, judge: Judge, *, shrink=True) -> list[Finding]:
             sentence = of_shapes.setdefault(each.field, sentence)
         by_sentence.setdefault(sentence, []).append(each)
     found = [Finding(sentence, tuple(dict.fromkeys(each.case.id for each in those)),
-                     tuple(dict.fromkeys(each.field for each in those)), _example(those, sentence, judge, shrink))
+                     tuple(dict.fromkeys(each.field for each in those)), _example(those, sentence, judge, seconds))
              for sentence, those in by_sentence.items()]
     return sorted(found, key=lambda finding: -len(finding.cases))
 
@@ -232,7 +232,7 @@ def _frames(problem):
     return problem.logits.shape[1 if problem.is_batch else 0]
 
 
-def _example(those, sentence, judge, shrink):
+def _example(those, sentence, judge, seconds):
     """The smallest problem with this fault, drawn."""
     first = min(those, key=lambda each: (each.case.problem.is_batch, each.case.problem.logits.size))
     if first.case.refusal:
@@ -242,7 +242,7 @@ def _example(those, sentence, judge, shrink):
     if np.shape(first.given) != np.shape(first.right):
         return ""
     where, cause = first, sentence.removesuffix(_DERIVED)
-    if shrink:
+    if seconds:
         known = bool(_known(first, cause, judge))
         nameless = first.unnamed and not known
 
@@ -257,7 +257,7 @@ def _example(those, sentence, judge, shrink):
                 return False
 
         deaths = []
-        found = smallest(lambda problem: len(deaths) < _DEATHS and fails(problem), first.case.problem, seconds=_SECONDS)
+        found = smallest(lambda problem: len(deaths) < _DEATHS and fails(problem), first.case.problem, seconds=seconds)
         with contextlib.suppress(NotAnswering):
             where = again(found) or first
     return drawn(where.case.problem, {where.field: (where.given, where.right)})

@@ -23,7 +23,8 @@ class Expectation(ValueError):
     """An expectation names no convention."""
 
 
-def grade(subject: Subject, *, expect: Mapping[str, str] = (), without=(), precisions=(), shrink=True) -> LossReport:
+def grade(subject: Subject, *, expect: Mapping[str, str] = (), without=(), precisions=(), shrink=True,
+          seconds=60.0) -> LossReport:
     """Grade a loss.
 
     Parameters
@@ -38,6 +39,8 @@ def grade(subject: Subject, *, expect: Mapping[str, str] = (), without=(), preci
     precisions : names of precisions, of those that the subject has; all if left out
     shrink : bool
         Look for the smallest input that shows what is wrong.
+    seconds : float
+        On the clock, that this may take for each finding. Only of a slow loss is the result another for it.
 
     Returns
     -------
@@ -76,7 +79,7 @@ def grade(subject: Subject, *, expect: Mapping[str, str] = (), without=(), preci
     answers = [judge.answer(case) for case in asked]
     found = [Finding(sentence, (), ("conventions",)) for sentence in _unexpected(identified, expect)]
     found += [Finding(f"It cannot be asked: {error}", (), ("conventions",)) for error in identified.errors[:3]]
-    found += findings(answers, judge, shrink=shrink)
+    found += findings(answers, judge, seconds=seconds if shrink else 0.0)
     found += _not_deterministic(judge.subject, precisions[0]) if identified.given else []
     found += _unexplained(identified, found)
     left_out = [group for group in GROUPS if group not in {case.group for case in asked}]

@@ -162,7 +162,7 @@ def _why_nan(problem, impossible):
     if impossible:
         return " where no alignment exists: -inf minus -inf, or 0 times inf."
     if np.isinf(problem.logits).any():
-        return " where a score is -inf, a mask: -inf minus -inf, or 0 divided by 0."
+        return " where a score is -inf, a mask: -inf minus -inf, 0 times inf, or 0 divided by 0."
     if problem.logits.max() > 709:
         return ": exp of a large logit overflows; take the largest of the row from all of them first."
     return ": a log of 0 is -inf, and -inf minus -inf is NaN."
