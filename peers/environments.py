@@ -92,13 +92,16 @@ def peers(only=()) -> list[Peer]:
             for entry in about["peers"]]
 
 
-def programs(only=()):
+def programs(only=(), *, here=False):
     """Yield (peer, command, environment variables) for every peer that can run here.
 
-    The variables are those of this process, with what the adapter needs besides.
+    The variables are those of this process, with what the adapter needs besides. With ``here``, peers that need CUDA
+    and no others, in the Python that runs this: a machine with a GPU may have no network to make an environment.
     """
     for peer in peers(only):
-        if not peer.missing:
+        if here and peer.needs == "cuda" and shutil.which("nvidia-smi"):
+            yield peer, [sys.executable, *peer.command[1:]], _variables(peer.library, peer.variables)
+        elif not here and not peer.missing:
             yield peer, peer.command, _variables(peer.library, peer.variables)
 
 

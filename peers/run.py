@@ -3,6 +3,7 @@
     .venv/bin/python peers/run.py                  every peer
     .venv/bin/python peers/run.py torch paddle     the peers of these libraries only
     .venv/bin/python peers/run.py --missing        those without a file, and those whose adapter or checker has changed
+    PYTHONPATH=src python3 peers/run.py --here     those that need CUDA, with the libraries that this Python has
 
 A peer is asked through JSON lines, in its own environment; the checker runs in this one. What a peer does differently
 from the reference is what the table is about, so nothing fails here: the exit status is 1 only if there is no report
@@ -20,9 +21,10 @@ import platform
 import subprocess
 import sys
 import traceback
+from importlib import metadata
 from pathlib import Path
 
-from environments import ROOT, digest, peers, pinned, programs
+from environments import ROOT, digest, peers, pinned, programs, version
 
 from reference_impl import __version__, conformance
 from reference_impl.conformance import NotAnswering, Program, grade
@@ -40,9 +42,12 @@ def main(arguments=None) -> int:
     parser.add_argument("--out", type=Path, default=FOLDER)
     parser.add_argument("--missing", action="store_true",
                         help="only peers without a file, or with one of an adapter or checker that has changed since")
+    parser.add_argument("--here", action="store_true",
+                        help="only peers that need CUDA, in this Python instead of their environments")
     given = parser.parse_args(arguments)
     given.out.mkdir(parents=True, exist_ok=True)
-    asked = [each for each in programs(given.libraries) if not (given.missing and _is_fresh(each[0], given.out))]
+    asked = [each for each in programs(given.libraries, here=given.here)
+             if not (given.missing and _is_fresh(each[0], given.out))]
     failed = []
     for number, (peer, command, variables) in enumerate(asked, start=1):
         print(f"[{number}/{len(asked)}] {peer.name}: ", end="", flush=True)
@@ -58,13 +63,13 @@ def main(arguments=None) -> int:
             failed.append(peer.name)
             continue
         path = file_of(peer, given.out)
-        path.write_text(json.dumps({**_stamp(peer), **report.as_json()}, indent=1, allow_nan=False) + "\n",
-                        encoding="utf-8")
+        written = {**_stamp(peer, command[0], given.here), **report.as_json()}
+        path.write_text(json.dumps(written, indent=1, allow_nan=False) + "\n", encoding="utf-8")
         cases, wrong = (sum(getattr(each, name) for each in report.groups.values()) for name in ("asked", "wrong"))
         print(f"{cases - wrong} of {cases} cases right, {len(report.findings)} findings, {report.seconds:.0f} s",
               flush=True)
     for peer in peers(given.libraries):
-        if peer.missing:
+        if peer.missing and not given.here:
             print(f"{peer.name}: not asked; {peer.missing}", flush=True)
     if failed:
         print(f"No report of: {'; '.join(failed)}", file=sys.stderr)
@@ -88,10 +93,15 @@ def _kit():
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
-def _stamp(peer):
+def _stamp(peer, python, here):
+    """What made a report: the library's Python and packages, the adapter, the checker."""
+    packages = pinned(peer.library)
+    if here:
+        names = [each.partition("==")[0] for each in packages]
+        packages = [f"{name}=={metadata.version(name)}" for name in names]
     return {"$schema": "../conformance.schema.json", "peer": peer.name, "library": peer.library,
             "date": datetime.date.today().isoformat(), "checker": f"reference_impl {__version__}",
-            "python": platform.python_version(), "machine": _machine(peer), "packages": pinned(peer.library),
+            "python": version(python).split()[0], "machine": _machine(peer), "packages": packages,
             "adapter": digest(peer), "kit": _kit()}
 
 

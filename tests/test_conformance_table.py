@@ -6,6 +6,7 @@ compares digests, groups and names with what peers/ and the kit say today.
 
 import inspect
 import json
+import operator
 import re
 import sys
 import textwrap
@@ -62,7 +63,10 @@ def faults_of(report, peer):
         yield "made by another adapter or other packages than today's: run `make conformance` for its library"
     if found := re.search(r"\.venv|site-packages|/(tmp|home|root|Users)/|0x[0-9a-f]{6}", json.dumps(report)):
         yield f"a place on the machine that made it: {found[0]}"
-    if report["packages"] != environments.pinned(peer.library):
+    packages = report["packages"], environments.pinned(peer.library)
+    if peer.needs == "cuda":  # which may have run with other versions
+        packages = ([each.partition("==")[0] for each in of] for of in packages)
+    if operator.ne(*packages):
         yield "not the packages of its requirement files"
     groups, findings = report["groups"], report["findings"]
     if [group for group in GROUPS if group in groups] != [*groups]:
@@ -133,6 +137,11 @@ def sound(peer=PEER, /, **changes):
 def test_a_sound_report_has_no_faults():
     assert faults({PEER.slug: sound()}, [PEER]) == []
     assert faults({}, [replace(PEER, needs="cuda")]) == []
+    of_cuda = replace(PEER, needs="cuda")
+    there = sound(adapter=environments.digest(of_cuda), packages=["torch==2.11.0+cu128", "numpy==2.5.0"])
+    assert faults({PEER.slug: there}, [of_cuda]) == []
+    assert faults({PEER.slug: there | {"packages": ["torch==2.11.0"]}}, [of_cuda]) == [
+        f"{PEER.slug}: not the packages of its requirement files"]
 
 
 @pytest.mark.parametrize("files, says", [
@@ -197,12 +206,12 @@ def test_a_run_goes_on_after_a_peer_that_fails_and_repeats_what_changed(monkeypa
     entries = [replace(few, name="dies ctc"), replace(few, name="stumbles ctc"), few]
     code = {"dies ctc": "raise SystemExit"}
     monkeypatch.setattr(run, "peers", lambda only: entries)
-    monkeypatch.setattr(run, "programs", lambda only: [
+    monkeypatch.setattr(run, "programs", lambda only, here: [
         (peer, [sys.executable, "-c", code.get(peer.name, textwrap.dedent(ANSWERS))], {"PYTHONPATH": str(ROOT / "src")})
         for peer in entries])
     graded = []
 
-    def grade(subject, *, without):
+    def grade(subject, *, without, seconds):
         graded.append(without)
         if len(graded) == 1:
             raise ZeroDivisionError("the checker's")
@@ -228,6 +237,19 @@ def test_a_run_goes_on_after_a_peer_that_fails_and_repeats_what_changed(monkeypa
         assert run.main(["--out", str(tmp_path), "--missing"]) == 0 and len(graded) == count + 1
         assert stored(tmp_path) == written
     assert run.main(["--out", str(tmp_path)]) == 0 and len(graded) == 5
+
+
+def test_a_machine_with_a_gpu_asks_what_needs_one_in_its_own_python(monkeypatch):
+    monkeypatch.setattr(environments.shutil, "which", lambda name: "there")
+    found = [*environments.programs(["torch", "optax"], here=True)]
+    assert [peer.name for peer, *_ in found] == ["torch ctc, none, CUDA native", "torch ctc, none, cuDNN"]
+    assert all(command[0] == sys.executable and command[2:] == [*peer.arguments] for peer, command, _ in found)
+    stamp = run._stamp(replace(PEER, library="optax"), sys.executable, False)
+    assert stamp["packages"] == environments.pinned("optax")
+    assert run._stamp(PEER, sys.executable, True)["packages"] == [
+        f"{name}=={run.metadata.version(name)}" for name in ("torch", "numpy")]
+    monkeypatch.setattr(environments.shutil, "which", lambda name: None)
+    assert [*environments.programs(["torch"], here=True)] == []
 
 
 # --- the pages ---
