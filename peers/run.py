@@ -65,9 +65,9 @@ def main(arguments=None) -> int:
         path = file_of(peer, given.out)
         written = {**_stamp(peer, command[0], given.here), **report.as_json()}
         path.write_text(json.dumps(written, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-        cases, wrong = (sum(getattr(each, name) for each in report.groups.values()) for name in ("asked", "wrong"))
-        print(f"{cases - wrong} of {cases} cases right, {len(report.findings)} findings, {report.seconds:.0f} s",
-              flush=True)
+        count = report.counted
+        print(f"{count.asked - count.wrong} of {count.asked} cases right, {len(report.findings)} findings, "
+              f"{report.seconds:.0f} s", flush=True)
     for peer in peers(given.libraries):
         if peer.missing and not given.here:
             print(f"{peer.name}: not asked; {peer.missing}", flush=True)

@@ -152,6 +152,21 @@ def test_planted_bugs_get_their_cause(bug):
     assert wanted in sentences(report), report
 
 
+def test_what_is_left_behind_is_counted_apart():
+    """A loss that overwrites its scores is right in every case, and the report says where the fault shows."""
+    bug = next(bug for bug in BUGS if bug.name == "logits overwritten")
+    report = grade(candidate_subject(bug), shrink=False)
+    (finding,) = (each for each in report.findings if "modifies the scores" in each.sentence)
+    wrong = {group: each.wrong for group, each in report.groups.items() if each.wrong and group != "bad input"}
+    assert wrong == {"afterwards": len(finding.cases)} and report.counted.wrong == report.groups["bad input"].wrong
+    assert all(case.startswith("afterwards/labels/") for case in finding.cases if "labels" in case)
+    suite = ElementTree.fromstring(report.as_junit())
+    failed = {case.get("name") for case in suite.findall("testcase") if case.find("failure") is not None}
+    assert "afterwards" in failed and "labels" not in failed
+    quiet = grade(candidate_subject(bug), without=["afterwards"], shrink=False)
+    assert "afterwards" in quiet.left_out and not any("modifies" in sentence for sentence in sentences(quiet))
+
+
 def test_no_bug_of_the_list_has_gone():
     assert set(SAID) | FAST <= {bug.name for bug in BUGS}
 

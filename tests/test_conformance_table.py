@@ -21,7 +21,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace
 
 from reference_impl.conformance import Conventions
-from reference_impl.conformance.cases import GROUPS, cases
+from reference_impl.conformance.cases import AFTERWARDS, GROUPS, cases
 from reference_impl.conformance.subjects import PRECISIONS
 
 ROOT = Path(__file__).parent.parent
@@ -74,6 +74,7 @@ def faults_of(report, peer):
     if [group for group in GROUPS if group not in groups] != report["left_out"]:
         yield "what was left out is not what was not asked"
     today = [case.id for case in cases(report["kind"], PRECISIONS)]
+    today += [f"{AFTERWARDS}/{case}" for case in today]
     named = {case for finding in findings if finding["fields"] != ["again"] for case in finding["cases"]}
     if named - set(today):
         yield f"findings about cases that there are not: {', '.join(sorted(named - set(today)))}"

@@ -21,7 +21,7 @@ from docutils import nodes
 from sphinx import addnodes
 from sphinx.util.docutils import SphinxDirective
 
-from reference_impl.conformance.cases import GROUPS, cases
+from reference_impl.conformance.cases import AFTERWARDS, GROUPS, cases
 from reference_impl.conformance.vectors.problems import GROUPS as VECTOR_GROUPS
 
 PEERS = Path(__file__).parents[2] / "peers"
@@ -184,7 +184,8 @@ class TableDirective(Conformance):
     def printed(self):
         kind, = self.arguments
         peers = [peer for peer in self.peers(kind) if peer.report]
-        groups = [group for group in GROUPS if any(case.group == group for case in cases(kind))]
+        groups = [group for group in GROUPS
+                  if group == AFTERWARDS or any(case.group == group for case in cases(kind))]
         heads = [*([nodes.Text(head)] for head in ("loss", "gradient of", "reduction", "also")),
                  *([link(TABLES, cases_id(group), group)] for group in groups)]
         wide = table(heads, [html_row(peer, groups) for peer in peers], ids=[row_id(peer) for peer in peers],
@@ -233,7 +234,8 @@ def paper_row(peer):
     yield [nodes.Text("; ".join([f"gradient of {gradient}" if report["identified"]["gradient"] else
                                  f"gradient: {gradient}", f"reduction: {loss_of(report)}",
                                  *(words for words, _ in others_of(peer))]))]
-    asked, wrong = (sum(count[name] for count in report["groups"].values()) for name in ("asked", "wrong"))
+    asked, wrong = (sum(count[name] for group, count in report["groups"].items() if group != AFTERWARDS)
+                    for name in ("asked", "wrong"))
     yield [nodes.Text(f"{asked - wrong}/{asked}")]
     yield [nodes.Text(", ".join(f"{group} {count['wrong']}/{count['asked']}"
                                 for group, count in report["groups"].items() if count["wrong"]) or "none")]
@@ -268,7 +270,8 @@ class CasesDirective(Conformance):
         items = []
         for group, what in GROUPS.items():
             numbers = ", ".join(f"{KINDS[kind]} {count[group]}" for kind, count in counts.items() if count[group])
-            said = [nodes.Text(f"{what} Cases: {numbers}{' in each precision' if group == 'accuracy' else ''}.")]
+            said = [nodes.Text(f"{what} Cases: {numbers}{' in each precision' if group == 'accuracy' else ''}."
+                               if numbers else what)]
             if group in VECTOR_GROUPS:
                 said += [nodes.Text(" Most are "), link(VECTORS, "", "test vectors"), nodes.Text(".")]
             items.append(nodes.definition_list_item("", nodes.term("", group, ids=[cases_id(group)]),
@@ -299,7 +302,8 @@ class ReportsDirective(Conformance):
 
 def section(peer):
     report = peer.report
-    asked, wrong = (sum(count[name] for count in report["groups"].values()) for name in ("asked", "wrong"))
+    asked, wrong = (sum(count[name] for group, count in report["groups"].items() if group != AFTERWARDS)
+                    for name in ("asked", "wrong"))
     many = len(report["findings"])
     summary = Summary("", f"{asked - wrong} of {asked} cases right, "
                       f"{'nothing wrong' if not many else '1 finding' if many == 1 else f'{many} findings'}")

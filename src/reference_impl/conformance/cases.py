@@ -11,15 +11,19 @@ from .vectors.document import TOLERANCES
 from .vectors.problems import GROUPS as VECTOR_GROUPS
 from .vectors.problems import problems
 
-__all__ = ["GROUPS", "LENGTHS", "Case", "cases"]
+__all__ = ["AFTERWARDS", "GROUPS", "LENGTHS", "Case", "cases"]
 
 #: Frames of the long utterances, by the loss; an RNN-T target has a third of them as labels, CTC's a fifth.
 LENGTHS = {"ctc": (10, 100, 300), "rnnt": (10, 30, 60)}
+#: The group that has no cases of its own: what every case leaves behind, whether its numbers are right or not.
+AFTERWARDS = "afterwards"
 #: What the cases of a group are there for, in the order of a report.
 GROUPS = {
     **VECTOR_GROUPS,
     "accuracy": "Longer utterances, in each precision.",
     "upstream": "Upstream gradients: 0, negative, large, inf where no alignment exists.",
+    AFTERWARDS: "After any case: scores and targets are as they were, and a second backward pass returns the same "
+                "gradient, in memory of its own.",
     "bad input": "Labels and lengths that are none, NaN and inf. An error, or NaN in that utterance alone.",
 }
 #: The distance from 1 to the next number.

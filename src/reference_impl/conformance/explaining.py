@@ -48,7 +48,7 @@ def findings(answers, judge: Judge, *, seconds=math.inf) -> list[Finding]:
         if np.shape(each.given) != np.shape(each.right):  # one finding for a field, whatever the sizes
             sentence = of_shapes.setdefault(each.field, sentence)
         by_sentence.setdefault(sentence, []).append(each)
-    found = [Finding(sentence, tuple(dict.fromkeys(each.case.id for each in those)),
+    found = [Finding(sentence, tuple(dict.fromkeys(each.case_id for each in those)),
                      tuple(dict.fromkeys(each.field for each in those)), _example(those, sentence, judge, seconds))
              for sentence, those in by_sentence.items()]
     return sorted(found, key=lambda finding: -len(finding.cases))

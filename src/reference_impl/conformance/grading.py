@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from .cases import GROUPS, cases
+from .cases import AFTERWARDS, GROUPS, cases
 from .conventions import Conventions
 from .explaining import findings
 from .identifying import identify
@@ -77,14 +77,18 @@ def grade(subject: Subject, *, expect: Mapping[str, str] = (), without=(), preci
              and judge.subject.takes(case.problem) and not _inf_of_a_total(case.problem, judge.conventions)
              and (case.refusal or not _label_is_its_blank(case.problem, judge.conventions))]
     answers = [judge.answer(case) for case in asked]
+    if AFTERWARDS in without:
+        answers = [replace(answer, wrong=tuple(each for each in answer.wrong if each.group != AFTERWARDS))
+                   for answer in answers]
     found = [Finding(sentence, (), ("conventions",)) for sentence in _unexpected(identified, expect)]
     found += [Finding(f"It cannot be asked: {error}", (), ("conventions",)) for error in identified.errors[:3]]
     found += findings(answers, judge, seconds=seconds if shrink else 0.0)
     found += _not_deterministic(judge.subject, precisions[0]) if identified.given else []
     found += _unexplained(identified, found)
-    left_out = [group for group in GROUPS if group not in {case.group for case in asked}]
-    return LossReport(subject.name, subject.version, subject.kind, identified, expect, tuple(found), _counted(answers),
-                  tuple(left_out), tuple(answer.accuracy for answer in answers if answer.accuracy),
+    counted = {group: count for group, count in _counted(answers).items() if group not in without}
+    left_out = tuple(group for group in GROUPS if group not in counted)
+    return LossReport(subject.name, subject.version, subject.kind, identified, expect, tuple(found), counted,
+                  left_out, tuple(answer.accuracy for answer in answers if answer.accuracy),
                   time.perf_counter() - started)
 
 
@@ -139,13 +143,15 @@ def _not_deterministic(subject, precision):
         return
     if any(not np.array_equal(first[name], other[name], equal_nan=True) for other in others
            for name in ("loss", "gradient") if name in first):
-        yield Finding("The same input gives different answers when it is asked again.", (case.id,), ("again",))
+        yield Finding("The same input gives different answers when it is asked again.",
+                      (f"{AFTERWARDS}/{case.id}",), ("again",))
 
 
 def _counted(answers):
     found = {}
     for group in GROUPS:
-        those = [answer for answer in answers if answer.case.group == group]
+        those = [answer for answer in answers if group in answer.groups]
         if those:
-            found[group] = Counted(len(those), sum(bool(answer.wrong) for answer in those))
+            found[group] = Counted(len(those), sum(any(each.group == group for each in answer.wrong)
+                                                   for answer in those))
     return found

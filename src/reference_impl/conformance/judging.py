@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .cases import Case
+from .cases import AFTERWARDS, Case
 from .conventions import Conventions
 from .report import Accuracy
 from .subjects import NotAnswering, Refused, Subject
@@ -35,6 +35,16 @@ class Wrong:
     #: Whether the complaint says no more than that.
     unnamed: bool = False
 
+    @property
+    def group(self) -> str:
+        """The group in which it counts."""
+        return AFTERWARDS if self.field in _TWICE else self.case.group
+
+    @property
+    def case_id(self) -> str:
+        """The case, and in front of it the group if that is not the case's own."""
+        return f"{AFTERWARDS}/{self.case.id}" if self.group == AFTERWARDS else self.case.id
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -44,6 +54,11 @@ class Answer:
     wrong: tuple[Wrong, ...]
     outputs: Mapping[str, np.ndarray] = field(default_factory=dict)
     accuracy: Accuracy | None = None
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The groups in which it counts: its case's, and what is left behind if that can be seen."""
+        return (self.case.group, *[AFTERWARDS] * any(name in self.outputs for name in _TWICE))
 
 
 @dataclass(frozen=True)

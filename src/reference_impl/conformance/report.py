@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
+from .cases import AFTERWARDS
 from .identifying import Identified
 
 __all__ = ["Accuracy", "Counted", "Finding", "LossReport"]
@@ -60,14 +61,20 @@ class LossReport:
         """Whether nothing is wrong."""
         return not self.findings
 
+    @property
+    def counted(self) -> Counted:
+        """All cases: how many were asked, and for how many of them a number or an error is wrong."""
+        of = [each for group, each in self.groups.items() if group != AFTERWARDS]
+        return Counted(sum(each.asked for each in of), sum(each.wrong for each in of))
+
     def __str__(self):
         lines = [f"{self.name} {self.version}".strip() + f" ({ {'ctc': 'CTC', 'rnnt': 'RNN-T'}[self.kind]}): "
                  + ("right" if self.right else f"{len(self.findings)} finding{'s' * (len(self.findings) != 1)}"), ""]
         lines += self._conventions()
-        asked, wrong = (sum(getattr(each, name) for each in self.groups.values()) for name in ("asked", "wrong"))
-        if asked:
+        if self.groups:
             each_group = [f"{name} {each.asked - each.wrong}/{each.asked}" for name, each in self.groups.items()]
-            lines += ["", f"{asked - wrong} of {asked} cases right: {', '.join(each_group)}"]
+            total = self.counted
+            lines += ["", f"{total.asked - total.wrong} of {total.asked} cases right: {', '.join(each_group)}"]
         if self.left_out:
             lines.append(f"Not asked: {', '.join(self.left_out)}.")
         lines += self._accuracy()
