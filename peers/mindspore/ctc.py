@@ -40,5 +40,6 @@ def loss(inputs, precision):
 
 
 answer(loss, name="mindspore.ops.ctc_loss" if way == "ops" else "mindspore.ops.CTCLoss", version=ms.__version__,
-       kind="ctc", scores="log_probs" if way == "ops" else "logits", precisions=["float32"] if reduction == "mean" else ["float32", "float64"],
+       kind="ctc", scores="log_probs" if way == "ops" else "logits",
+       precisions=["float32"] if reduction == "mean" else ["float32", "float64"],
        can=["batch", *(["upstream"] if reduction == "none" else [])])
