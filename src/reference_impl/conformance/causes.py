@@ -79,7 +79,8 @@ def families(problem, field, conventions: Conventions, *, only=None) -> Iterator
 
 
 def _by_sentence(one, field, variable, only):
-    return {sentence: values for sentence, about, values in answers(one, variable, only=only) if about == field}
+    return {sentence: values for sentence, about, values in answers(one, variable, only=only, field=field)
+            if about == field}
 
 
 def _right_one(one, field, variable):
