@@ -82,7 +82,7 @@ def grade(subject: Subject, *, expect: Mapping[str, str] = (), without=(), preci
     found += [Finding(f"It cannot be asked: {error}", (), ("conventions",)) for error in identified.errors[:3]]
     found += findings(answers, judge, seconds=seconds if shrink else 0.0)
     if identified.given:
-        found += [Finding(sentence, (), ("again", name)) for sentence, name in remembered(judge, precisions[0])]
+        found += [Finding(sentence, (), ("again",)) for sentence in remembered(judge, precisions[0])]
     found += _unexplained(identified, found)
     left_out = [group for group in GROUPS if group not in {case.group for case in asked}]
     return LossReport(subject.name, subject.version, subject.kind, identified, expect, tuple(found), _counted(answers),

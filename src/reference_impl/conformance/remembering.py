@@ -18,14 +18,14 @@ _GROWS = ("The same input gives different answers when it is asked again: each i
           "A buffer is added to, and not cleared between calls.")
 
 
-def remembered(judge: Judge, precision: str) -> list[tuple[str, str]]:
-    """Sentences, each with the field that it is about; empty if every answer is the same whatever came before it."""
+def remembered(judge: Judge, precision: str) -> list[str]:
+    """Sentences about it; empty if every answer is the same whatever came before it."""
     first, others = _problems(judge.conventions.kind)
     try:
         once, twice, thrice = (judge.subject.ask(first, precision) for _ in range(3))
         for name in ("loss", "gradient"):
             if name in once and not (_same(once[name], twice[name]) and _same(once[name], thrice[name])):
-                return [(_GROWS if _grows(once[name], twice[name], thrice[name]) else _DIFFERS, name)]
+                return [_GROWS if _grows(once[name], twice[name], thrice[name]) else _DIFFERS]
         found = {}
         for other in others:
             if not judge.subject.takes(other):
@@ -38,7 +38,7 @@ def remembered(judge: Judge, precision: str) -> list[tuple[str, str]]:
                         found[name] = _left(name, thrice[name], again[name], first, other, between[name])
                     elif said := _of_the_first(judge, name, first, other, between):
                         found[name] = said
-        return [(f"{_AGAIN} ({said}).", name) for name, said in found.items()]
+        return list(dict.fromkeys(f"{_AGAIN} ({said})." for said in found.values()))
     except Refused:
         return []
 
