@@ -62,7 +62,7 @@ PLANTED = {
         "In the gradient: the softmax term is missing in the last node.",
         "In alpha and beta: a blank arc reads the frame that it leads to (t + 1 for t), not the one that it leaves "
         "(the source).",
-        "In alpha and beta: nodes with u >= T are never computed (the range of u on an anti-diagonal ends at T - 1): "
+        "In alpha: nodes with u >= T are never computed (the range of u on an anti-diagonal ends at T - 1): "
         "targets with as many labels as frames, or more, are impossible.",
         "In alpha and beta: masses are added by logaddexp2, a sum to base 2: log2(2^a + 2^b); the scores are natural "
         "logarithms.",

@@ -41,7 +41,7 @@ def names(kind) -> list[str]:
         lattices, posteriors = ctc_families.LATTICES, (*ctc_families.OCCUPANCIES,)
     else:
         lattices = rnnt_families.GRIDS
-        posteriors = (*lattices, *rnnt_posteriors.OCCUPANCIES, *rnnt_posteriors.NODES)
+        posteriors = (*filter(_of_weights, lattices), *rnnt_posteriors.OCCUPANCIES, *rnnt_posteriors.NODES)
     found = [f"{where}{said}." for said in lattices for where in (*_SWEEPS, _LOSS)]
     found += [f"{_LOSS}{said}." for said in (rnnt_families.WALKED if kind == "rnnt" else ())]
     found += [f"{_GRADIENT}{said}." for said in (*posteriors, *GRADIENTS)]
@@ -199,7 +199,8 @@ def _rnnt(one, variable, wanted):
                     wrong = made(change)
                     for sentence, field, values in _swept(said, right, wrong, gradients_of, wanted):
                         found.setdefault((sentence, field), []).extend(values)
-                    if wanted(alone) and wanted.gradient and log_z > -np.inf and _other_weights(grid, wrong[0]):
+                    if (_of_weights(said) and wanted(alone) and wanted.gradient and log_z > -np.inf
+                            and _other_weights(grid, wrong[0])):
                         found.setdefault((alone, "gradient"), []).extend(gradients_of(wrong[0], alpha, beta, log_z))
                 except _NONE:
                     continue
@@ -218,6 +219,11 @@ def _rnnt(one, variable, wanted):
     for said, of_node in rnnt_posteriors.NODES.items():
         if wanted(f"{_GRADIENT}{said}."):
             yield f"{_GRADIENT}{said}.", "gradient", [probs * of_node(*swept, used)[..., None] - used]
+
+
+def _of_weights(said):
+    """Whether a mistake may be made in the arcs' weights for the posteriors alone, and has no other name there."""
+    return not said.startswith(("no ", "each ")) and "cost nothing" not in said
 
 
 def _other_weights(right, wrong):
@@ -253,7 +259,10 @@ def _fitted(one, variable, wanted):
         elif sort and len(one.logits):
             parts = right_parts(one, variable)
             if parts.loss < np.inf and getattr(wanted, sort):
-                yield sentence, sort, [np.asarray(made(parts))]
+                try:
+                    yield sentence, sort, [np.asarray(made(parts))]
+                except _NONE:
+                    continue
 
 
 def _scores(one, variable, wanted, families=SCORES):

@@ -142,15 +142,22 @@ def fitted(one, variable, field, given) -> Iterator[str]:
             () if field == "loss" else one.logits.shape):
         return
     entry = () if field == "loss" else np.unravel_index(np.argmax(np.abs(given - parts.right)), np.shape(given))
+
+    def difference(value, sort, made):
+        if sort != "scores":
+            return float(np.asarray(made(value)(parts))[entry] - given[entry])
+        log_probs = made(value)(one.logits, one.blank)
+        return float(LOSSES[one.loss].loss(log_probs, one.targets, blank=one.blank) - given)
+
     for template, (sort, made, between) in FITTED.items():
-        if field not in (sort, "loss") or sort == "gradient" != field:
+        if sort != field and (sort, field) != ("scores", "loss"):
             continue
 
         def off(value, sort=sort, made=made):
-            if sort != "scores":
-                return float(np.asarray(made(value)(parts))[entry] - given[entry])
-            log_probs = made(value)(one.logits, one.blank)
-            return float(LOSSES[one.loss].loss(log_probs, one.targets, blank=one.blank) - given)
+            try:
+                return difference(value, sort, made)
+            except (ArithmeticError, LookupError, ValueError):
+                return np.nan
 
         for value in _roots(off, between):
             said = f"{value:.12g}"

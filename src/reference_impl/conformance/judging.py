@@ -167,8 +167,7 @@ def _why_nan(problem, impossible):
         if _masks_unused(problem):
             return (" where a mask, -inf, is on a symbol that no path uses: 0 times -inf, as in a one-hot product, or "
                     "in 0 log 0.")
-        return (" where a score that a path uses is -inf, a mask: -inf minus -inf, 0 times -inf as in a one-hot "
-                "product, or 0 divided by 0.")
+        return " where a score that a path uses is -inf, a mask: -inf minus -inf, 0 times inf, or 0 divided by 0."
     if problem.logits.max() > 709:
         return ": exp of a large logit overflows; take the largest of the row from all of them first."
     return ": a log of 0 is -inf, and -inf minus -inf is NaN."

@@ -282,12 +282,6 @@ OCCUPANCIES = {
     "the gradients of the blanks go to the last symbol (a hard-coded blank V - 1)":
         lambda g, a, b, log_z: _blank_column(g, a, b, log_z, -1),
     # what is left out
-    "blanks of the last row have no posterior": _in(0, _cleared(_LAST_ROW)),
-    "blanks of the first row have no posterior": _in(0, _cleared(_FIRST_ROW)),
-    "blanks of the last frame have no posterior, the last one included": _in(0, _cleared(_AT_LAST)),
-    "labels of the last frame have no posterior": _in(1, _cleared(_AT_LAST)),
-    "labels of the first frame have no posterior": _in(1, _cleared(_AT_FIRST)),
-    "blanks of the first frame have no posterior": _in(0, _cleared(_AT_FIRST)),
     "the last label has no posterior (a loop that ends one row too early)":
         _in(1, _cleared((slice(None), slice(-2, None)))),
     "the first label has no posterior (a loop that begins one row too late)":
@@ -348,13 +342,7 @@ NODES = {
         (g.T, g.rows), used.sum(-1).mean()),
     "the softmax term is spread evenly over the rows (1 / (U + 1)), without the occupancy of the node":
         lambda g, a, b, log_z, used: np.full((g.T, g.rows), 1 / g.rows),
-    "the softmax term leaves out the last node": lambda g, a, b, log_z, used: _without_last(used.sum(-1)),
 }
-
-
-def _without_last(array):
-    array[-1, -1] = 0.0
-    return array
 
 
 # --- the formula of a posterior: exp(alpha + n weight + beta - m log Z), with each of its parts elsewhere ---
@@ -491,8 +479,8 @@ def _in_regions():
             (("blanks", 0), ("labels", 1)), _REGIONS,
             ((0, "have no posterior"), (2, "have their posterior twice"), (-1, "have a posterior of the wrong sign")),
             (True, False)):
-        if "last node" in where and which == 1:
-            continue
+        if where == "the last node" and (which == 1 or inside and factor in (0, 2)):
+            continue  # it has no labels, and of its blank that is said above
         sentence = f"{arc} {'in' if inside else 'outside'} {where} {said}"
         yield sentence, _in(which, _scaled(factor, where, inside))
 
