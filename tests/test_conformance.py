@@ -114,7 +114,8 @@ SAID = {
     "gradient divided by T, loss not": "The gradient is divided by the number of frames; the loss is as it is.",
     "loss 0 where no alignment exists": "Where no alignment exists the loss is 0; expected inf.",
     "divided by a probability of 0":
-        "The gradient is NaN where a score is -inf, a mask: -inf minus -inf, 0 times inf, or 0 divided by 0.",
+        "The gradient is NaN where a score that a path uses is -inf, a mask: -inf minus -inf, 0 times inf, or 0 "
+        "divided by 0.",
     "exp before the maximum is subtracted":
         "The gradient is NaN: exp of a large logit overflows; take the largest of the row from all of them first.",
     "nothing but empty targets": "An empty target is refused: IndexError: the batch has no label",

@@ -5,11 +5,15 @@ import itertools
 import numpy as np
 import pytest
 
-from reference_impl import log_softmax
+from reference_impl import log_softmax, rnnt
 from reference_impl.conformance import Problem, ctc_families, families, function_subject, grade, rnnt_families
 from reference_impl.conformance.cases import cases
+from reference_impl.conformance.causes import explanations
+from reference_impl.conformance.census import census
 from reference_impl.conformance.conventions import Conventions
 from reference_impl.conformance.families import answers, names
+from reference_impl.conformance.judging import Judge
+from reference_impl.conformance.remembering import remembered
 
 KINDS = "ctc", "rnnt"
 DERIVED = " The gradient is the derivative of this wrong loss."
@@ -49,13 +53,37 @@ PLANTED = {
         "that it enters.",
         "In the gradient: the softmax term has the occupancy of the next row's node.",
         "In the gradient: the softmax in the gradient is taken twice.",
+        "In the gradient: the posterior of a label takes beta(t + 1, u + 1) in the place of beta(t, u + 1): the arc "
+        "leads to (t, u + 1).",
+        "In the gradient: the posterior of a blank takes alpha(t, u + 1) in the place of alpha(t, u): the arc leaves "
+        "(t, u).",
+        "In the gradient: a label arc reads the row before (u - 1 for u).",
+        "In the gradient: blanks in the last row have their posterior twice.",
+        "In the gradient: the softmax term is missing in the last node.",
+        "In alpha and beta: a blank arc reads the frame that it leads to (t + 1 for t), not the one that it leaves "
+        "(the source).",
+        "In alpha: nodes with u >= T are never computed (the range of u on an anti-diagonal ends at T - 1): "
+        "targets with as many labels as frames, or more, are impossible.",
+        "In alpha and beta: masses are added by logaddexp2, a sum to base 2: log2(2^a + 2^b); the scores are natural "
+        "logarithms.",
+        "In the loss alone: a frame has at most one label.",
+        "In loss and gradient: labels are stored in 8 bits without a sign (uint8): label mod 256.",
         "In loss and gradient: every row is the first: the labels emitted so far are ignored.",
         "In loss and gradient: exp underflows, as one maximum of the whole array is subtracted, and what underflows is "
         "left unnormalised.",
     ],
 }
 #: One of each kind is fast.
-FAST = {PLANTED["ctc"][0], PLANTED["ctc"][11], PLANTED["rnnt"][5]}
+FAST = {PLANTED["ctc"][0], PLANTED["ctc"][11], PLANTED["rnnt"][5], PLANTED["rnnt"][10], PLANTED["rnnt"][-3]}
+#: Mistakes with a number in them, which is fitted.
+FITTED = {
+    "ctc": ["In loss and gradient: the logits are multiplied by 0.37 before the softmax (a temperature).",
+            "In the loss alone: 0.123 is added to it.",
+            "In the gradient: the posteriors of the labels are multiplied by 0.77."],
+    "rnnt": ["In loss and gradient: probabilities are smoothed with the uniform distribution by 0.03 (label "
+             "smoothing).",
+             "In loss and gradient: the log-prob of the blank has 0.35 added (a blank penalty or bias)."],
+}
 
 
 def with_mistake(kind, sentence, *, rounded=False):
@@ -80,6 +108,162 @@ def said_of(subject):
     for kind in KINDS for sentence in PLANTED[kind]])
 def test_planted_mistakes_get_their_name(kind, sentence):
     assert sentence in said_of(with_mistake(kind, sentence))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "sentence"), [(kind, sentence) for kind in KINDS for sentence in FITTED[kind]])
+def test_numbers_are_fitted(kind, sentence):
+    assert sentence in said_of(with_mistake(kind, sentence))
+
+
+def shows(kind, sentence):
+    """Answers of a mistake to small utterances that are not the right ones, by case and field."""
+    found = {}
+    for case in cases(kind):
+        one = case.problem
+        if not case.refusal and not one.is_batch and 0 < len(one.logits) <= 6:
+            right = Conventions(kind).expected(one)
+            for _, field, values in answers(one, "logits", only={sentence}):
+                if not np.allclose(values[0], right[field], rtol=1e-9, atol=1e-9, equal_nan=True):
+                    found[case.id, field] = one, values[0]
+    return found
+
+
+def coincides(kind, said, found):
+    """Whether a sentence leads to the same answers, where it says anything."""
+    fits = asked = 0
+    for (_, field), (one, value) in found.items():
+        others = [each for _, about, values in answers(one, "logits", only={said}) if about == field
+                  for each in values]
+        others += [each for _, each in explanations(one, field, Conventions(kind), value, only={said})]
+        asked += bool(others)
+        fits += any(np.allclose(value, each, rtol=1e-6, atol=1e-6, equal_nan=True) for each in others)
+    return fits >= 0.8 * asked > 0
+
+
+@pytest.mark.slow
+def test_a_sample_of_mistakes_get_their_name_or_one_that_coincides():
+    listed = names("rnnt")
+    chosen, missed = np.random.default_rng(3).permutation(len(listed)), []
+    chosen = [listed[i] for i in chosen if len(shows("rnnt", listed[i])) >= 8][:12]
+    for sentence in chosen:
+        said = said_of(with_mistake("rnnt", sentence))
+        if sentence not in said and not any(coincides("rnnt", each, shows("rnnt", sentence)) for each in said):
+            missed.append((sentence, said))
+    assert not missed
+
+
+# --- what lies outside one answer ---
+
+
+def log_probs_of(scores):
+    with np.errstate(all="ignore"):
+        return log_softmax(scores)
+
+
+def right(scores, targets, blank):
+    log_probs = log_probs_of(scores)
+    return (rnnt.loss(log_probs, targets, blank=blank),
+            np.exp(log_probs) * rnnt.occupancy(log_probs, targets, blank=blank).sum(-1, keepdims=True)
+            - rnnt.occupancy(log_probs, targets, blank=blank))
+
+
+def not_cleared():
+    kept = {}
+
+    def function(scores, targets, *, blank):
+        loss, gradient = right(scores, targets, blank)
+        buffer = kept.setdefault(scores.shape, np.zeros(scores.shape))
+        written = np.zeros(scores.shape, bool)
+        written[..., blank] = True
+        written[:, np.arange(len(targets)), targets] = True
+        buffer[written] = gradient[written]
+        return loss, buffer.copy()
+    return function
+
+
+def targets_kept():
+    kept = {}
+
+    def function(scores, targets, *, blank):
+        return right(scores, kept.setdefault(scores.shape, targets.copy()), blank)
+    return function
+
+
+def added_to():
+    total = {}
+
+    def function(scores, targets, *, blank):
+        loss, gradient = right(scores, targets, blank)
+        total[scores.shape] = total.get(scores.shape, 0.0) + gradient
+        return loss, total[scores.shape].copy()
+    return function
+
+
+def random_noise():
+    rng = np.random.default_rng(0)
+
+    def function(scores, targets, *, blank):
+        loss, gradient = right(scores, targets, blank)
+        return loss, gradient + 1e-3 * rng.normal(size=gradient.shape)
+    return function
+
+
+def kept_sentences(function):
+    judge = Judge(function_subject(function, "rnnt"), Conventions("rnnt"))
+    return remembered(judge, "float64")
+
+
+@pytest.mark.parametrize(("made", "words"), [
+    (not_cleared, "entries of an earlier gradient are left in the next one; a buffer is not cleared; they are those of "
+                  "the labels of an earlier target"),
+    (targets_kept, "the targets of an earlier call are taken, of the same shape"),
+    (added_to, "A buffer is added to, and not cleared between calls"),
+    (random_noise, "The same input gives different answers when it is asked again."),
+])
+def test_state_between_calls_is_named(made, words):
+    sentences = kept_sentences(made())
+    assert len(sentences) == 1 and words in sentences[0]
+
+
+def test_what_is_right_has_no_state():
+    assert not kept_sentences(lambda scores, targets, *, blank: right(scores, targets, blank))
+
+
+def test_a_mask_that_no_path_uses_is_told_from_one_that_a_path_uses():
+    def one_hot(scores, targets, *, blank):
+        loss, gradient = right(scores, targets, blank)
+        nan = np.nan if np.isinf(scores).any() else 1.0
+        return loss * nan, gradient * nan
+
+    judge = Judge(function_subject(one_hot, "rnnt"), Conventions("rnnt"))
+    said = {case.problem.name: [wrong.complaint for wrong in judge.answer(case).wrong] for case in cases("rnnt")
+            if case.group == "masks"}
+    assert all("no path uses: 0 times -inf, as in a one-hot product" in each for each in said["label-elsewhere"])
+    assert all("that a path uses is -inf, a mask: -inf minus -inf" in each for each in said["on-the-way"])
+    assert said["label-elsewhere"] and said["on-the-way"]
+
+
+def test_the_census_takes_a_loss_of_0_for_no_alignment_where_that_is_the_convention():
+    def zero_infinity(scores, targets, *, blank):
+        loss, gradient = right(scores, targets, blank)
+        return (0.0, gradient) if loss == np.inf else (loss + 1e-3 * (len(scores) > 3), gradient)
+
+    judge = Judge(function_subject(zero_infinity, "rnnt"), Conventions("rnnt", impossible=0.0))
+    assert not census(judge)
+
+
+def test_beta_is_suspected_only_where_the_losses_came_back_and_are_right():
+    def gradient_of_others(scores, targets, *, blank):
+        """Symbols that are neither blank nor label have three times the gradient and one."""
+        loss, gradient = right(scores, targets, blank)
+        others = np.ones(gradient.shape, bool)
+        others[..., blank] = False
+        others[:, np.arange(len(targets)), targets] = False
+        return loss, np.where(others, 3 * gradient + np.cos(scores), gradient)
+
+    said = said_of(function_subject(gradient_of_others, "rnnt"))
+    assert any("neither the blank nor a label" in each for each in said) and not any("is beta" in each for each in said)
 
 
 def test_a_mistake_is_named_in_float32():

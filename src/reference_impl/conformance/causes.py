@@ -67,7 +67,7 @@ def families(problem, field, conventions: Conventions, *, only=None) -> Iterator
     variable = conventions.variable
     each = [(place, _by_sentence(replace(one, blank=conventions.blank_of(one)), field, variable, only))
             for place, one in problem.utterances()]
-    rights = None
+    rights, factors = None, _factors(problem, conventions)
     for sentence in dict.fromkeys(name for _, found in each for name in found):
         if any(sentence not in found for _, found in each) and rights is None:
             rights = [_right_one(replace(one, blank=conventions.blank_of(one)), field, variable)
@@ -75,11 +75,12 @@ def families(problem, field, conventions: Conventions, *, only=None) -> Iterator
         values = [(place, found.get(sentence) or [right]) for (place, found), right in
                   zip(each, rights or [None] * len(each), strict=True)]
         yield sentence, [_together([(place, those[min(i, len(those) - 1)]) for place, those in values], problem, field,
-                                   conventions) for i in range(max(len(those) for _, those in values))]
+                                   conventions, factors) for i in range(max(len(those) for _, those in values))]
 
 
 def _by_sentence(one, field, variable, only):
-    return {sentence: values for sentence, about, values in answers(one, variable, only=only) if about == field}
+    return {sentence: values for sentence, about, values in answers(one, variable, only=only, field=field)
+            if about == field}
 
 
 def _right_one(one, field, variable):
@@ -97,13 +98,13 @@ def _everywhere(mistake, problem, field, conventions):
                       for place, one in problem.utterances()], problem, field, conventions)
 
 
-def _together(each, problem, field, conventions):
+def _together(each, problem, field, conventions, factors=None):
     """Values of all utterances, (place, value), as the conventions return them."""
     if field not in ("loss", "gradient"):
         return each[0][1]
     if field == "loss":
         return _combined(np.array([value for _, value in each]), problem, conventions)
-    factors = _factors(problem, conventions)
+    factors = _factors(problem, conventions) if factors is None else factors
     if not problem.is_batch:
         return factors[0] * each[0][1]
     found = np.zeros(problem.logits.shape)

@@ -80,7 +80,10 @@ def _plain(count):
 
 
 def _counted(judge, walk):
-    """The mass that the loss gives to a walk; None if it does not answer, or answers with NaN."""
+    """The mass that the loss gives to a walk; None if it does not answer, or answers with NaN.
+
+    Of a walk that is none, a finite loss by which the conventions say that no alignment exists is no mass.
+    """
     case = Case(walk.problem, judge.subject.precisions[0], 1e-6, 1e-6)
     try:
         loss = judge.subject.ask(case.problem).get("loss")
@@ -89,6 +92,9 @@ def _counted(judge, walk):
     scale = judge.conventions.loss.of(walk.problem)[0]
     if loss is None or np.size(loss) != 1 or np.isnan(loss) or not scale:
         return None
+    impossible = judge.conventions.impossible * scale
+    if walk.count == 0 and np.isfinite(impossible) and np.isclose(np.ravel(loss)[0], impossible, rtol=1e-6, atol=1e-9):
+        return 0.0
     return float(np.exp(-np.ravel(loss)[0] / scale))
 
 

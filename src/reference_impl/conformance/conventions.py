@@ -54,8 +54,8 @@ class Scale:
     def of(self, problem) -> np.ndarray:
         """The factor of each utterance: (B,), and (1,) for one that is no batch."""
         T, U = lengths_of(problem)
-        with np.errstate(divide="ignore"):  # no frames
-            return np.broadcast_to(self.constant / DIVISORS[self.divisor](T, U), T.shape).astype(np.float64)
+        divisor = np.maximum(DIVISORS[self.divisor](T, U), 1)  # no frames: what is divided is 0
+        return np.broadcast_to(self.constant / divisor, T.shape).astype(np.float64)
 
     def __str__(self):
         names = {1.0: "", -1.0: "times -1", 1 / np.log(2): "in bits", -1 / np.log(2): "in bits, times -1"}

@@ -12,6 +12,7 @@ import numpy as np
 from .causes import explanations, families
 from .census import census, floor
 from .drawing import drawn
+from .fitted_families import fitted
 from .judging import Judge, Near
 from .locating import adds_up, is_derivative, located
 from .report import Finding
@@ -32,6 +33,8 @@ _BELIEVED_OF_FAMILIES = 0.8
 _SEARCHED = 8
 #: What is added to the cause of a wrong loss.
 _DERIVED = " The gradient is the derivative of this wrong loss."
+#: How the families say that a mistake is in the loss; the gradient may be the derivative of what comes out.
+_LOSS_ALONE, _LOSS = "In the loss alone: ", "In the loss: "
 #: What is smaller than this, and larger than what float64 is off by, is rounding to float32.
 _ROUNDING = 3e-6
 
@@ -59,16 +62,17 @@ def _explained(wrong, answers, judge, *, loosely=False):
     names = [_names(each, judge) for each in wrong]
     scores = _scores(answers, {name for found in names for name in found}, judge.conventions)
     unnamed = [each for each, found in zip(wrong, names, strict=True)
-               if each.unnamed and not any(name in scores for name in found)
+               if each.unnamed and not any((name, each.field) in scores for name in found)
                and not (loosely and Near(each.case, each.field)(each.given, each.right, times=10))]
     if unnamed:
         sentences = _of_families(unnamed, judge)
         scores |= _scores(answers, sentences, judge.conventions, families, unnamed)
-        names = [found + _names(each, judge, families, only={*scores})
+        only = {name for name, _ in scores}
+        names = [found + _names(each, judge, families, only=only)
                  for found, each in zip(names, wrong, strict=True)]
     causes, said, unknown = set(), [], []
     for each, found in zip(wrong, names, strict=True):
-        best = max((name for name in found if name in scores), key=scores.get, default="")
+        best = _best(found, each.field, scores)
         if best:
             causes.add(best)
             said.append((best, each))
@@ -79,8 +83,13 @@ def _explained(wrong, answers, judge, *, loosely=False):
     if not loosely and 0.2 * len(unknown) < sum(map(_is_rounding, unknown)) < 0.8 * len(unknown):
         yield from _as_of_float32(wrong, answers, judge)
         return
-    said += _unknown(unknown, scores, names, wrong, judge)
+    said += _unknown(unknown, scores, names, wrong, judge, answers)
     yield from _as_derivative(said, unknown, causes, judge)
+
+
+def _best(names, field, scores):
+    """Of names that explain an answer, the one that is believed most; empty if none is."""
+    return max((name for name in names if (name, field) in scores), key=lambda name: scores[name, field], default="")
 
 
 def _as_of_float32(wrong, answers, judge):
@@ -103,9 +112,21 @@ def _of_families(unnamed, judge):
     for field in ("loss", "gradient"):
         those = sorted((each for each in unnamed if each.field == field and _frames(each.case.problem) <= _LONGEST),
                        key=lambda each: (each.case.problem.is_batch, each.case.problem.logits.size))
-        for each in those[:_SEARCHED]:
-            found.update(_names(each, judge, families))
+        explained = {name for each in those[:_SEARCHED] for name in _names(each, judge, families)}
+        found |= explained
+        if not explained:
+            for each in [each for each in those if not each.case.problem.is_batch][:2]:
+                found.update(_fitted(each, judge))
     return found
+
+
+def _fitted(wrong, judge):
+    """Sentences with a number that is fitted to a wrong answer."""
+    conventions, problem = judge.conventions, wrong.case.problem
+    scale = getattr(conventions, wrong.field).of(problem)[0]
+    if scale and np.shape(wrong.given) == np.shape(wrong.right):
+        one = replace(problem, blank=conventions.blank_of(problem))
+        yield from fitted(one, conventions.variable, wrong.field, np.asarray(wrong.given) / scale)
 
 
 def _as_derivative(said, unknown, causes, judge):
@@ -116,31 +137,33 @@ def _as_derivative(said, unknown, causes, judge):
     if not cause or not gradients or not is_derivative(judge):
         yield from said
         return
+    of_loss = cause.replace(_LOSS_ALONE, _LOSS, 1)
     most = 2 * len(gradients) > sum(each.field == "gradient" for _, each in said)
     for sentence, each in said:
         if sentence == cause or any(each is one for one in gradients):
-            yield cause + _DERIVED * most, each
+            yield of_loss + _DERIVED * most, each
         else:
             yield sentence, each
 
 
-def _unknown(unknown, scores, names, wrong, judge):
+def _unknown(unknown, scores, names, wrong, judge, answers):
     """Answers that no cause explains: those too long to be searched have the field's cause, if there is one."""
     causes = {}
     for field in {each.field for each in unknown}:
         those = [name for each, found in zip(wrong, names, strict=True) if each.field == field for name in found
-                 if name in scores]
-        causes[field] = max(those, key=scores.get, default="")
+                 if (name, field) in scores]
+        causes[field] = _best(those, field, scores)
     left = []
     for each in unknown:
-        if causes[each.field] and (_frames(each.case.problem) > _LONGEST or scores[causes[each.field]] >= 0.8):
-            yield causes[each.field], each
+        cause = causes[each.field]
+        if cause and (_frames(each.case.problem) > _LONGEST or scores[cause, each.field] >= 0.8):
+            yield cause, each
         else:
             left.append(each)
-    yield from _seen(left, judge)
+    yield from _seen(left, judge, answers)
 
 
-def _seen(left, judge):
+def _seen(left, judge, answers):
     """What can be seen of an error without a name: its size, the alignments that are counted, its place."""
     instead = floor(judge) if left else ""
     if left and not instead and _is_all_rounding(left):
@@ -156,10 +179,18 @@ def _seen(left, judge):
     elif gradients:
         where = located(gradients)
         sentence = f"The gradient is wrong {where}, and right elsewhere." if where else gradients[0].complaint
-        if not adds_up(gradients, judge):
-            sentence += (" The posteriors do not add up to 1, so alpha, beta and Z do not belong together; "
-                         "alpha gives the right loss: is beta wrong?")
+        others = "at symbols that are neither the blank nor a label"
+        if not adds_up(gradients, judge) and where != others:
+            sentence += " The posteriors do not add up to 1, so alpha, beta and Z do not belong together"
+            sentence += "; alpha gives the right loss: is beta wrong?" if _losses_are_right(gradients, answers) else "."
         yield from ((sentence, each) for each in gradients)
+
+
+def _losses_are_right(gradients, answers):
+    """Whether the losses of the same cases came back, and none of them is wrong."""
+    cases = {each.case.id for each in gradients}
+    those = [answer for answer in answers if answer.case.id in cases]
+    return all("loss" in answer.outputs and not any(each.field == "loss" for each in answer.wrong) for answer in those)
 
 
 def _is_all_rounding(those):
@@ -178,11 +209,12 @@ def _is_rounding(wrong):
 
 
 def _scores(answers, names, conventions, causes=explanations, unnamed=()):
-    """By name, the share of the answers that a cause explains, of those about which it says anything.
+    """By name and field, the share of the answers that a cause explains, of those about which it says anything.
 
     It says something about a wrong answer, and about a right one that it would have spoilt. Names below a limit are
-    left out: what explains one of twenty wrong answers does so by chance. Of a family, a sentence is about all answers
-    in ``unnamed``, too.
+    left out: what explains one of twenty wrong answers does so by chance. A loss has the cause that explains the
+    losses, whatever the gradients are; a gradient only what explains the losses, too, if it is about them. Of a
+    family, a sentence is about all answers in ``unnamed``, too.
     """
     said, fits = Counter(), Counter()
     for answer in answers:
@@ -198,11 +230,16 @@ def _scores(answers, names, conventions, causes=explanations, unnamed=()):
                     explained = any(near(answer.outputs[field], value, times=10) for value in values)
                     silent.discard(name)
                     if wrong or not explained:
-                        said[name] += 1
-                        fits[name] += explained
-                said.update(silent)
-    return {name: fits[name] / said[name] + 1e-6 * fits[name] for name in names
-            if fits[name] >= (_BELIEVED_OF_FAMILIES if causes is families else _BELIEVED) * said[name] > 0}
+                        said[name, field] += 1
+                        fits[name, field] += explained
+                said.update((name, field) for name in silent)
+    limit, found = _BELIEVED_OF_FAMILIES if causes is families else _BELIEVED, {}
+    for name in names:
+        both, asked = (sum(counted[name, field] for field in ("loss", "gradient")) for counted in (fits, said))
+        for field, (fit, of) in {"loss": (fits[name, "loss"], said[name, "loss"]), "gradient": (both, asked)}.items():
+            if fit >= limit * of > 0:
+                found[name, field] = both / asked + 1e-6 * both
+    return found
 
 
 def _values(causes, problem, field, conventions, given, only):
@@ -265,7 +302,7 @@ def _example(those, sentence, judge, seconds):
 
 def _known(wrong, cause, judge):
     """Whether a cause explains a wrong answer."""
-    only = {cause}
+    only = {cause.replace(_LOSS, _LOSS_ALONE, 1) if cause.startswith(_LOSS) else cause}
     return _names(wrong, judge, only=only) or _names(wrong, judge, families, only=only)
 
 

@@ -1,8 +1,9 @@
 """What whole families of mistakes make of an utterance: each mistake in either sweep, in both, in loss or gradient.
 
-The families are in `ctc_families.py`, `rnnt_families.py` and `score_families.py`. A mistake in a recursion may be made
-in alpha, in beta or in both, and log Z may come from either of them; one in the scores may be made for the loss, for
-the gradient or for both. `causes.py` compares what comes out with what a loss has returned.
+The families are in `ctc_families.py`, `rnnt_families.py`, `rnnt_posteriors.py`, `score_families.py` and, for mistakes
+with a number in them that is fitted, `fitted_families.py`. A mistake in a recursion may be made in alpha, in beta or in
+both, and log Z may come from either of them; one in the scores may be made for the loss, for the gradient or for both.
+`causes.py` compares what comes out with what a loss has returned.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from dataclasses import replace
 import numpy as np
 
 from .._softmax import log_softmax
-from . import ctc_families, rnnt_families
+from . import ctc_families, rnnt_families, rnnt_posteriors
 from .conventions import LOSSES
+from .fitted_families import parsed
 from .problem import Problem
 from .score_families import GRADIENTS, LOSS_VALUES, SCORES, SPECIAL, UTTERANCES, right_parts
 
@@ -35,15 +37,20 @@ def names(kind) -> list[str]:
     >>> len(names("ctc")) > 300 and "In the gradient: only the sign of the gradient is returned." in names("ctc")
     True
     """
-    module = ctc_families if kind == "ctc" else rnnt_families
-    lattices = module.LATTICES if kind == "ctc" else module.GRIDS
+    if kind == "ctc":
+        lattices, posteriors = ctc_families.LATTICES, (*ctc_families.OCCUPANCIES,)
+    else:
+        lattices = rnnt_families.GRIDS
+        posteriors = (*filter(_of_weights, lattices), *rnnt_posteriors.OCCUPANCIES, *rnnt_posteriors.NODES)
     found = [f"{where}{said}." for said in lattices for where in (*_SWEEPS, _LOSS)]
-    found += [f"{_GRADIENT}{said}." for said in (*module.OCCUPANCIES, *getattr(module, "NODES", ()), *GRADIENTS)]
+    found += [f"{_LOSS}{said}." for said in (rnnt_families.WALKED if kind == "rnnt" else ())]
+    found += [f"{_GRADIENT}{said}." for said in (*posteriors, *GRADIENTS)]
     found += [f"{where}{said}." for said in (*SCORES, *UTTERANCES, *SPECIAL) for where in (_BOTH, _GRADIENT, _LOSS)]
     return list(dict.fromkeys([*found, *(f"{_LOSS}{said}." for said in LOSS_VALUES)]))
 
 
-def answers(one: Problem, variable, *, only: Container[str] | None = None) -> Iterator[tuple[str, str, list]]:
+def answers(one: Problem, variable, *, only: Container[str] | None = None,
+            field: str = "") -> Iterator[tuple[str, str, list]]:
     """Sentences, each with a field, "loss" or "gradient", and the answers to which the mistake may lead.
 
     Parameters
@@ -54,19 +61,23 @@ def answers(one: Problem, variable, *, only: Container[str] | None = None) -> It
         What a gradient is with respect to.
     only : container of str, optional
         The sentences that are looked at.
+    field : "loss" | "gradient", optional
+        The field that is looked at; both if left out.
     """
-    wanted, one = _Wanted(only), replace(one, logits=np.asarray(one.logits, dtype=np.float64))
+    wanted, one = _Wanted(only, field), replace(one, logits=np.asarray(one.logits, dtype=np.float64))
     with np.errstate(all="ignore"):
         yield from (_ctc if one.loss == "ctc" else _rnnt)(one, variable, wanted)
         yield from _scores(one, variable, wanted)
+        yield from _fitted(one, variable, wanted)
         yield from _utterances(one, variable, wanted)
         yield from _special(one, variable, wanted)
         yield from _made_of_the_right_one(one, variable, wanted)
 
 
 class _Wanted:
-    def __init__(self, only):
+    def __init__(self, only, field=""):
         self.only = only
+        self.loss, self.gradient = field != "gradient", field != "loss"
 
     def __call__(self, *sentences):
         """Whether any of the sentences is looked at."""
@@ -85,15 +96,15 @@ def _gradients(variable, probs, used):
     return found
 
 
-def _swept(said, right, wrong, used_of, variable, wanted):
+def _swept(said, right, wrong, gradients_of, wanted):
     """A mistake in one of the sweeps, or in both: ``right`` and ``wrong`` are (lattice, alpha, beta)."""
     sentences = [f"{where}{said}." for where in (*_SWEEPS, _LOSS)]
     (lattice, alpha, beta), (changed, wrong_alpha, wrong_beta) = right, wrong
     log_z = lattice.log_z(alpha)
     same = wrong_alpha.shape == alpha.shape
     forward, backward = changed.log_z(wrong_alpha), changed.log_z_of_beta(wrong_beta)
-    if wanted(sentences[5]):
-        yield sentences[5], "loss", [-forward]
+    if wanted.loss and wanted(sentences[5]):
+        yield sentences[5], "loss", [-forward, -backward]
     made = [(sentences[4], changed, wrong_alpha, wrong_beta, forward)]
     if same:
         made = [(sentences[0], lattice, wrong_alpha, beta, forward), (sentences[1], lattice, wrong_alpha, beta, log_z),
@@ -101,9 +112,10 @@ def _swept(said, right, wrong, used_of, variable, wanted):
                 (sentences[3], lattice, alpha, wrong_beta, backward), *made]
     for sentence, used_lattice, a, b, z in made:
         if wanted(sentence):
-            yield sentence, "loss", [-z]
-            used = used_of(used_lattice, a, b, z) if z > -np.inf else np.zeros(lattice.log_probs.shape)
-            yield sentence, "gradient", _gradients(variable, np.exp(lattice.log_probs), used)
+            if wanted.loss:
+                yield sentence, "loss", [-z]
+            if wanted.gradient:
+                yield sentence, "gradient", gradients_of(used_lattice, a, b, z)
 
 
 def _ctc(one, variable, wanted):
@@ -117,37 +129,44 @@ def _ctc(one, variable, wanted):
 
     if not len(one.logits):
         return
+    def gradients_of(lattice, a, b, z):
+        used = _ctc_used(lattice, a, b, z) if z > -np.inf else np.zeros(log_probs.shape)
+        return _gradients(variable, np.exp(log_probs), used)
+
     right = made()
     for said, change in ctc_families.LATTICES.items():
         if wanted(*(f"{where}{said}." for where in (*_SWEEPS, _LOSS))):
             try:
-                yield from _swept(said, right, made(change), _ctc_used, variable, wanted)
+                yield from _swept(said, right, made(change), gradients_of, wanted)
             except _NONE:
                 continue
     lattice, alpha, beta = right
     log_z = lattice.log_z(alpha)
-    yield from _occupied(ctc_families.OCCUPANCIES, (lattice, alpha, beta, log_z), variable, wanted)
+    swept = lattice, alpha, beta, log_z
+    yield from _occupied(ctc_families.OCCUPANCIES, swept, wanted, lambda used: _gradients(
+        variable, np.exp(lattice.log_probs), used))
 
 
 def _ctc_used(lattice, alpha, beta, log_z):
     return ctc_families.occupancy(lattice, alpha + beta - log_z)
 
 
-def _occupied(families, swept, variable, wanted):
-    lattice, log_z = swept[0], swept[-1]
-    if log_z == -np.inf:
+def _occupied(families, swept, wanted, gradients_of):
+    if swept[-1] == -np.inf or not wanted.gradient:
         return
-    for said, used in families.items():
+    for said, made in families.items():
         sentence = f"{_GRADIENT}{said}."
         if wanted(sentence):
             try:
-                yield sentence, "gradient", _gradients(variable, np.exp(lattice.log_probs), used(*swept))
+                yield sentence, "gradient", [each for used in (made if isinstance(made, list) else [made])
+                                             for each in gradients_of(used(*swept))]
             except _NONE:
                 continue
 
 
 def _rnnt(one, variable, wanted):
     log_probs = log_softmax(one.logits)
+    probs = np.exp(log_probs)
 
     def made(change=None):
         grid = rnnt_families.Grid(log_probs, one.targets, one.blank)
@@ -155,47 +174,107 @@ def _rnnt(one, variable, wanted):
             change(grid)
         return grid, grid.alpha(), grid.beta()
 
+    def gradients_of(grid, a, b, z):
+        """With the posteriors where their arcs are, and where what they read is; the node's from either formula."""
+        if z == -np.inf:
+            return [np.zeros(log_probs.shape)]
+        posteriors = rnnt_posteriors.arcs(grid, a, b, z)
+        used = [rnnt_posteriors.collected(grid, *posteriors)]
+        if grid.blank_at or grid.label_at:
+            used.append(rnnt_posteriors.entered(grid, *posteriors))
+        if variable == "log_probs":
+            return [-each for each in used]
+        nodes = [sum(posteriors), np.exp(a + b - z)]
+        return [probs * node[..., None] - each for each in used for node in (each.sum(-1), *nodes)]
+
     right = made()
-    for said, change in rnnt_families.GRIDS.items():
-        if wanted(*(f"{where}{said}." for where in (*_SWEEPS, _LOSS))):
-            try:
-                yield from _swept(said, right, made(change), _rnnt_used, variable, wanted)
-            except _NONE:
-                continue
     grid, alpha, beta = right
-    swept = grid, alpha, beta, grid.log_z(alpha)
-    yield from _occupied(rnnt_families.OCCUPANCIES, swept, variable, wanted)
-    if variable == "log_probs" or swept[-1] == -np.inf:
+    log_z = grid.log_z(alpha)
+    for said, changes in rnnt_families.GRIDS.items():
+        alone = f"{_GRADIENT}{said}."
+        if wanted(alone, *(f"{where}{said}." for where in (*_SWEEPS, _LOSS))):
+            found = {}
+            for change in changes if isinstance(changes, list) else [changes]:
+                try:
+                    wrong = made(change)
+                    for sentence, field, values in _swept(said, right, wrong, gradients_of, wanted):
+                        found.setdefault((sentence, field), []).extend(values)
+                    if (_of_weights(said) and wanted(alone) and wanted.gradient and log_z > -np.inf
+                            and _other_weights(grid, wrong[0])):
+                        found.setdefault((alone, "gradient"), []).extend(gradients_of(wrong[0], alpha, beta, log_z))
+                except _NONE:
+                    continue
+            yield from ((sentence, field, values) for (sentence, field), values in found.items())
+    if wanted.loss:
+        for said, log_z_of in rnnt_families.WALKED.items():
+            if wanted(f"{_LOSS}{said}."):
+                yield f"{_LOSS}{said}.", "loss", [-log_z_of(grid)]
+    swept = grid, alpha, beta, log_z
+    node = np.exp(alpha + beta - log_z)[..., None]
+    yield from _occupied(rnnt_posteriors.OCCUPANCIES, swept, wanted, lambda used: [-used] if variable == "log_probs"
+                         else [probs * node - used, probs * used.sum(-1, keepdims=True) - used])
+    if variable == "log_probs" or log_z == -np.inf or not wanted.gradient:
         return
     used = _rnnt_used(*swept)
-    for said, node in rnnt_families.NODES.items():
+    for said, of_node in rnnt_posteriors.NODES.items():
         if wanted(f"{_GRADIENT}{said}."):
-            yield f"{_GRADIENT}{said}.", "gradient", [np.exp(log_probs) * node(*swept, used)[..., None] - used]
+            yield f"{_GRADIENT}{said}.", "gradient", [probs * of_node(*swept, used)[..., None] - used]
+
+
+def _of_weights(said):
+    """Whether a mistake may be made in the arcs' weights for the posteriors alone, and has no other name there."""
+    return not said.startswith(("no ", "each ")) and "cost nothing" not in said
+
+
+def _other_weights(right, wrong):
+    return wrong.blanks is not right.blanks and any(
+        not np.array_equal(getattr(right, name), getattr(wrong, name)) for name in ("blanks", "labels"))
 
 
 def _rnnt_used(grid, alpha, beta, log_z):
-    return rnnt_families.collected(grid, *rnnt_families.arcs(grid, alpha, beta, log_z))
+    return rnnt_posteriors.collected(grid, *rnnt_posteriors.arcs(grid, alpha, beta, log_z))
 
 
 def _parted(said, loss, gradients, wanted):
     """A mistake made for loss and gradient, for the gradient, or for the loss."""
     both, gradient, alone = (f"{where}{said}." for where in (_BOTH, _GRADIENT, _LOSS))
     if wanted(both):
-        yield both, "loss", [loss]
-        yield both, "gradient", gradients
-    if wanted(gradient):
+        if wanted.loss:
+            yield both, "loss", [loss]
+        if wanted.gradient:
+            yield both, "gradient", gradients
+    if wanted(gradient) and wanted.gradient:
         yield gradient, "gradient", gradients
-    if wanted(alone):
+    if wanted(alone) and wanted.loss:
         yield alone, "loss", [loss]
 
 
-def _scores(one, variable, wanted):
+def _fitted(one, variable, wanted):
+    """Mistakes with a number in them, of which only those are looked at that are asked for."""
+    for sentence in wanted.only or ():
+        where = next((where for where in (_BOTH, _GRADIENT, _LOSS) if sentence.startswith(where)), "")
+        sort, made = parsed(sentence.removeprefix(where).removesuffix(".")) if where else ("", None)
+        if sort == "scores":
+            yield from _scores(one, variable, wanted, {sentence.removeprefix(where).removesuffix("."): made})
+        elif sort and len(one.logits):
+            parts = right_parts(one, variable)
+            if parts.loss < np.inf and getattr(wanted, sort):
+                try:
+                    yield sentence, sort, [np.asarray(made(parts))]
+                except _NONE:
+                    continue
+
+
+def _scores(one, variable, wanted, families=SCORES):
     module, probs = LOSSES[one.loss], np.exp(log_softmax(one.logits))
-    for said, made in SCORES.items():
+    for said, made in families.items():
         if wanted(*(f"{where}{said}." for where in (_BOTH, _GRADIENT, _LOSS))):
             try:
                 log_probs = made(one.logits, one.blank)
                 loss = module.loss(log_probs, one.targets, blank=one.blank)
+                if not wanted.gradient:
+                    yield from _parted(said, loss, [], wanted)
+                    continue
                 used = module.occupancy(log_probs, one.targets, blank=one.blank)
                 gradients = _gradients(variable, probs, used)
                 if variable == "logits":
@@ -213,6 +292,9 @@ def _utterances(one, variable, wanted):
                 other, back = made(one)
                 log_probs = log_softmax(other.logits)
                 arguments = {"targets": other.targets, "blank": other.blank}
+                if not wanted.gradient:
+                    yield from _parted(said, module.loss(log_probs, **arguments), [], wanted)
+                    continue
                 used = module.occupancy(log_probs, **arguments)
                 gradients = [back(each, one.logits.shape) for each in _gradients(variable, np.exp(log_probs), used)]
                 gradients += _gradients(variable, np.exp(log_softmax(one.logits)), back(used, one.logits.shape))
@@ -233,7 +315,7 @@ def _made_of_the_right_one(one, variable, wanted):
     parts = right_parts(one, variable)
     if parts.loss == np.inf:
         return
-    for said, made in GRADIENTS.items():
+    for said, made in GRADIENTS.items() if wanted.gradient else ():
         if wanted(f"{_GRADIENT}{said}."):
             try:
                 gradient = made(parts)
@@ -241,7 +323,7 @@ def _made_of_the_right_one(one, variable, wanted):
                 continue
             if gradient is not None:
                 yield f"{_GRADIENT}{said}.", "gradient", [np.asarray(gradient)]
-    for said, made in LOSS_VALUES.items():
+    for said, made in LOSS_VALUES.items() if wanted.loss else ():
         if wanted(f"{_LOSS}{said}."):
             try:
                 yield f"{_LOSS}{said}.", "loss", [made(parts)]

@@ -13,8 +13,9 @@ from .conventions import Conventions
 from .explaining import findings
 from .identifying import identify
 from .judging import Judge
+from .remembering import remembered
 from .report import Counted, Finding, LossReport
-from .subjects import Refused, Subject
+from .subjects import Subject
 
 __all__ = ["Expectation", "grade"]
 
@@ -83,7 +84,8 @@ def grade(subject: Subject, *, expect: Mapping[str, str] = (), without=(), preci
     found = [Finding(sentence, (), ("conventions",)) for sentence in _unexpected(identified, expect)]
     found += [Finding(f"It cannot be asked: {error}", (), ("conventions",)) for error in identified.errors[:3]]
     found += findings(answers, judge, seconds=seconds if shrink else 0.0)
-    found += _not_deterministic(judge.subject, precisions[0]) if identified.given else []
+    if identified.given:
+        found += [Finding(sentence, (), ("again",)) for sentence in remembered(judge, precisions[0])]
     found += _unexplained(identified, found)
     counted = {group: count for group, count in _counted(answers).items() if group not in without}
     left_out = tuple(group for group in GROUPS if group not in counted)
@@ -133,18 +135,6 @@ def _same(found, wanted):
         return bool(np.isclose(float(found), float(wanted), rtol=1e-4, atol=1e-9))
     except ValueError:
         return found == wanted
-
-
-def _not_deterministic(subject, precision):
-    case = next(case for case in cases(subject.kind, (precision,)) if case.id == "repeats/side-by-side")
-    try:
-        first, *others = [subject.ask(case.problem, precision) for _ in range(3)]
-    except Refused:
-        return
-    if any(not np.array_equal(first[name], other[name], equal_nan=True) for other in others
-           for name in ("loss", "gradient") if name in first):
-        yield Finding("The same input gives different answers when it is asked again.",
-                      (f"{AFTERWARDS}/{case.id}",), ("again",))
 
 
 def _counted(answers):

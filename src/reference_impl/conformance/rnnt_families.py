@@ -1,19 +1,32 @@
-"""Families of mistakes in RNN-T's grid: its arcs, their indices, boundaries and posteriors. It names no answer.
+"""Families of mistakes in RNN-T's grid: its arcs, their indices, boundaries and sums. It names no answer.
 
-A mistake changes a :class:`Grid`. Which sweep makes it, and where log Z comes from, is up to `families.py`.
+A mistake changes a :class:`Grid`; of a list of changes any may be what was done. Which sweep makes it, and where log Z
+comes from, is up to `families.py`. `rnnt_posteriors.py` has the mistakes in what is made of both sweeps.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
+
 import numpy as np
 
-__all__ = ["GRIDS", "NODES", "OCCUPANCIES", "Grid", "arcs", "collected"]
+__all__ = ["GRIDS", "WALKED", "Grid"]
+
+
+def _plus(letter, by):
+    return f"{letter} {'+' if by > 0 else '-'} {abs(by)}" if by else letter
+
+
+def _minus(letter, by):
+    return {"T-1": "T-2", "U": "U-1"}[letter] if by else letter
 
 
 class Grid:
     """The log weights of blank and label arcs by the node that they leave, (T, U+1) each, and how they are added up.
 
-    The last row has no label arcs: -inf. ``down`` is how many frames a label arc takes.
+    The last row has no label arcs: -inf. ``down`` is how many frames a label arc takes. ``blank_at`` and ``label_at``
+    are the indices of the entries that the arcs read, if they are not their own.
     """
 
     def __init__(self, log_probs, targets, blank):
@@ -22,57 +35,80 @@ class Grid:
         self.blanks = self.log_probs[..., blank].copy()
         self.labels = self.of_labels(self.targets)
         self.final = self.blanks[-1, -1]
-        self.add, self.off, self.down = np.logaddexp, -np.inf, 0
+        self.add, self.off, self.down = log_add, -np.inf, 0
         self.leaves = np.zeros((self.T, self.rows), bool)  # where blanks of the last frame leave the grid, too
         self.origin, self.column, self.row = 0.0, None, None
-        self.old_label, self.ends = False, None
+        self.last_column, self.last_row = None, None
+        self.old_label, self.ends, self.begins, self.begins_of = False, None, (0, 0), None
+        self.blank_at, self.label_at = None, None
+        self.starts = np.full((self.T, self.rows), -np.inf)  # what else may begin at a node
+        self.skipped, self.unset = np.zeros((self.T, self.rows), bool), -np.inf
 
-    def of_labels(self, targets, rows=None, frames=None):
-        """Log-probs of the labels (T, U+1), read from their own rows and frames, or from those that are given."""
+    def of_labels(self, targets):
+        """Log-probs of the labels (T, U+1)."""
         found = np.full((self.T, self.rows), -np.inf)
         U = self.rows - 1
-        rows = np.arange(U) if rows is None else rows
-        frames = np.arange(self.T) if frames is None else frames
-        found[:, :U] = self.log_probs[frames][:, rows, targets] if U else 0.0
+        found[:, :U] = self.log_probs[:, np.arange(U), targets] if U else 0.0
         return found
 
     def alpha(self):
-        found = np.full((self.T, self.rows), -np.inf)
-        for t in range(self.T):
-            for u in range(self.rows):
+        T, rows, add, off, down = self.T, self.rows, self.add, self.off, self.down
+        blanks, labels, starts, skipped = (each.tolist() for each in (
+            self.blanks, self.labels, self.starts, self.skipped))
+        found = [[self.unset] * rows for _ in range(T)]
+        for t in range(T):
+            for u in range(rows):
+                if skipped[t][u]:
+                    continue
                 if t == u == 0:
-                    found[0, 0] = self.origin
+                    value = self.origin
                 elif u == 0 and self.column is not None:
-                    found[t, 0] = self.column[t]
+                    value = self.column[t]
                 elif t == 0 and self.row is not None:
-                    found[0, u] = self.row[u]
+                    value = self.row[u]
                 else:
-                    by_blank = found[t - 1, u] + self.blanks[t - 1, u] if t else self.off
-                    read = t if self.old_label else t - self.down
-                    by_label = (found[t - self.down, u - 1] + self.labels[read, u - 1] if u and t >= self.down
-                                else self.off)
-                    found[t, u] = self.add(by_blank, by_label)
-        return found
+                    by_blank = found[t - 1][u] + blanks[t - 1][u] if t else off
+                    read = t if self.old_label else t - down
+                    by_label = found[t - down][u - 1] + labels[read][u - 1] if u and t >= down else off
+                    value = add(by_blank, by_label)
+                found[t][u] = value if starts[t][u] == -np.inf else log_add(value, starts[t][u])
+        return np.array(found, float)
 
     def beta(self):
-        found = np.full((self.T, self.rows), -np.inf)
-        for t in reversed(range(self.T)):
-            for u in reversed(range(self.rows)):
-                if t == self.T - 1 and u == self.rows - 1:
-                    found[t, u] = self.final
+        T, rows, add, off, down = self.T, self.rows, self.add, self.off, self.down
+        blanks, labels, skipped = (each.tolist() for each in (self.blanks, self.labels, self.skipped))
+        leaves = self.leaves.tolist()
+        found = [[self.unset] * rows for _ in range(T)]
+        for t in reversed(range(T)):
+            for u in reversed(range(rows)):
+                if skipped[t][u]:
                     continue
-                by_blank = found[t + 1, u] + self.blanks[t, u] if t < self.T - 1 else (
-                    self.blanks[t, u] if self.leaves[t, u] else self.off)
-                by_label = (found[t + self.down, u + 1] + self.labels[t, u]
-                            if u < self.rows - 1 and t + self.down < self.T else self.off)
-                found[t, u] = self.add(by_blank, by_label)
-        return found
+                if t == T - 1 and u == rows - 1:
+                    found[t][u] = self.final
+                    continue
+                if u == rows - 1 and self.last_column is not None:
+                    found[t][u] = self.last_column[t]
+                    continue
+                if t == T - 1 and self.last_row is not None:
+                    found[t][u] = self.last_row[u]
+                    continue
+                by_blank = found[t + 1][u] + blanks[t][u] if t < T - 1 else blanks[t][u] if leaves[t][u] else off
+                by_label = found[t + down][u + 1] + labels[t][u] if u < rows - 1 and t + down < T else off
+                found[t][u] = add(by_blank, by_label)
+        return np.array(found, float)
 
     def log_z(self, alpha):
         return alpha[-1, -1] + self.final if self.ends is None else self.ends(self, alpha)
 
     def log_z_of_beta(self, beta):
-        return beta[0, 0]
+        return beta[self.begins] if self.begins_of is None else self.begins_of(beta)
+
+
+def log_add(x, y):
+    """log(exp(x) + exp(y)) of two numbers; that of NumPy takes some ten times as long."""
+    if x < y:
+        x, y = y, x
+    return x if y == -np.inf else x + math.log1p(math.exp(y - x))
 
 
 def _set(**values):
@@ -121,33 +157,48 @@ def _free(place):
     return made
 
 
-def _frames(by, wrap=False):
-    def frames_of(grid):
-        frames = np.arange(grid.T) + by
-        return frames % grid.T if wrap else np.clip(frames, 0, grid.T - 1)
-    return frames_of
+#: What is read beyond the edge: the index is held there, it wraps around, or nothing is there.
+_EDGES = {"held": lambda at, n: np.clip(at, 0, n - 1), "wraps": lambda at, n: at % n, "off": lambda at, n: at}
 
 
-def _rows(by):
-    return lambda grid: np.clip(np.arange(grid.rows) + by, 0, grid.rows - 1)
+def _frames(by, edge="held"):
+    return lambda g: _EDGES[edge](np.arange(g.T) + by, g.T)
+
+
+def _rows(by, edge="held"):
+    return lambda g: _EDGES[edge](np.arange(g.rows) + by, g.rows)
 
 
 _OWN_FRAMES, _OWN_ROWS = _frames(0), _rows(0)
 
 
-def _blank_at(frames=_OWN_FRAMES, rows=_OWN_ROWS):
-    return _blanks(lambda g, w: g.log_probs[..., g.blank][frames(g)][:, rows(g)])
+def _read(grid, t, u, k):
+    """What is read at other indices, which are broadcast to (T, U+1), -inf outside the grid; and the indices."""
+    (T, rows, V) = grid.log_probs.shape
+    t, u, k = (np.array(each) for each in np.broadcast_arrays(t, u, k, np.zeros((T, rows), int))[:3])
+    inside = (t >= 0) & (t < T) & (u >= 0) & (u < rows)
+    places = np.clip(t, 0, T - 1), np.clip(u, 0, rows - 1), k % V
+    return np.where(inside, grid.log_probs[places], -np.inf), places
 
 
-def _label_at(frames=_OWN_FRAMES, rows=_OWN_ROWS, shift=0, fill=None):
-    """Label arcs that read other frames, other rows, or the label ``shift`` further on."""
-    def made(grid, weights):
-        targets = np.roll(grid.targets, -shift)
+def _blank_at(frames=_OWN_FRAMES, rows=_OWN_ROWS, symbol=lambda g: g.blank):
+    def change(grid):
+        final = grid.blanks[-1, -1]
+        grid.blanks, grid.blank_at = _read(grid, frames(grid)[:, None], rows(grid)[None], symbol(grid))
+        grid.blanks[-1, -1] = final
+    return change
+
+
+def _label_at(frames=_OWN_FRAMES, rows=_OWN_ROWS, shift=0, fill=None, symbols=None):
+    """Label arcs that read other frames, other rows, the label ``shift`` further on, or other symbols."""
+    def change(grid):
+        targets = np.roll(grid.targets, -shift) if symbols is None else np.asarray(symbols(grid), int)
         if fill is not None and len(targets):
             targets = targets.copy()
             targets[0 if shift < 0 else -1] = fill(grid)
-        return grid.of_labels(targets, rows(grid)[:-1], frames(grid))
-    return _labels(made)
+        grid.labels, grid.label_at = _read(grid, frames(grid)[:, None], rows(grid)[None], np.append(targets, 0))
+        grid.labels[:, -1] = -np.inf
+    return change
 
 
 def _ends(made):
@@ -197,14 +248,14 @@ GRIDS = {
     "a label arc reads the frame after (t + 1 for t)": _label_at(frames=_frames(1)),
     "a label arc reads the frame before (t - 1 for t)": _label_at(frames=_frames(-1)),
     "a label arc reads the frame before, and index -1 wraps around to the last frame":
-        _label_at(frames=_frames(-1, True)),
-    "a label arc reads the frame after, and wraps around to the first frame": _label_at(frames=_frames(1, True)),
+        _label_at(frames=_frames(-1, "wraps")),
+    "a label arc reads the frame after, and wraps around to the first frame": _label_at(frames=_frames(1, "wraps")),
     "a blank arc reads the frame that it leads to (t + 1 for t), not the one that it leaves (the source)":
         _blank_at(frames=_frames(1)),
     "a blank arc reads the frame before (t - 1 for t)": _blank_at(frames=_frames(-1)),
     "a blank arc reads the frame before, and index -1 wraps around to the last frame":
-        _blank_at(frames=_frames(-1, True)),
-    "a blank arc reads the frame after, and wraps around to the first frame": _blank_at(frames=_frames(1, True)),
+        _blank_at(frames=_frames(-1, "wraps")),
+    "a blank arc reads the frame after, and wraps around to the first frame": _blank_at(frames=_frames(1, "wraps")),
     "a blank arc reads the row after (u + 1 for u)": _blank_at(rows=_rows(1)),
     "a blank arc reads the row before (u - 1 for u)": _blank_at(rows=_rows(-1)),
     "both arcs read the node that they lead to (the destination), not the one that they leave (the source)":
@@ -225,8 +276,8 @@ GRIDS = {
         _label_at(shift=1, fill=lambda g: g.targets[-1]),
     "from row u it reads label u - 1, not label u (targets shifted by one), and the first one again":
         _label_at(shift=-1, fill=lambda g: g.targets[0]),
-    "its labels are read in reverse order (targets reversed)": _labels(lambda g, w: g.of_labels(g.targets[::-1])),
-    "a label is weighed as a blank is": _labels(lambda g, w: g.of_labels(np.full(g.rows - 1, g.blank))),
+    "its labels are read in reverse order (targets reversed)": _label_at(symbols=lambda g: g.targets[::-1]),
+    "a label is weighed as a blank is": _label_at(symbols=lambda g: np.full(g.rows - 1, g.blank)),
     "a blank is weighed as the label of its row is":
         _blanks(lambda g, w: np.where(np.arange(g.rows) < g.rows - 1, g.labels, w)),
     "blank and label arcs are exchanged: each has the log-prob of the other": _both(
@@ -277,11 +328,11 @@ GRIDS = {
     "a label takes a frame and is weighed in the frame that it enters, as when alpha is updated in place in the wrong "
     "order (diagonal arcs)": _stay,
     # sums
-    "it takes the best where it should add all (a maximum for a sum, as in Viterbi)": _set(add=np.maximum),
+    "it takes the best where it should add all (a maximum for a sum, as in Viterbi)": _set(add=max),
     "it adds logarithms as if they were probabilities: the sum is not taken in the probability domain":
         _set(add=lambda x, y: y if x == -np.inf else x if y == -np.inf else x + y),
     "it takes the mean of two arcs where it should add them (a factor 1/2)":
-        _set(add=lambda x, y: np.logaddexp(x, y) - (np.log(2) if min(x, y) > -np.inf else 0.0)),
+        _set(add=lambda x, y: log_add(x, y) - (np.log(2) if min(x, y) > -np.inf else 0.0)),
     "it takes the last arc alone: the second assignment overwrites the first (= for +=)":
         _set(add=lambda by_blank, by_label: by_label if by_label > -np.inf else by_blank),
     "it takes the first arc alone: the blank is kept, and the label is lost where both lead to a node":
@@ -305,333 +356,275 @@ GRIDS = {
 }
 
 
-# --- posteriors ---
+def _node(holds):
+    """Nodes (T, U+1) for which ``holds(t, u, T, U)`` are never computed, and are -inf, or 0 of an array of zeros."""
+    def skipped(unset):
+        def change(grid):
+            t, u = np.indices((grid.T, grid.rows))
+            grid.skipped, grid.unset = holds(t, u, grid.T, grid.rows - 1), unset
+            grid.skipped[0, 0] = False
+        return change
+    return [skipped(-np.inf), skipped(0.0)]
 
 
-def collected(grid, blanks, labels, *, targets=None, rows=0, frames=0):
-    """Posteriors of arcs (T, U+1) as an array (T, U+1, V); ``rows`` and ``frames`` by which labels go elsewhere."""
-    found = np.zeros(grid.log_probs.shape)
-    U = grid.rows - 1
-    found[..., grid.blank] = blanks
-    if U:
-        targets = grid.targets if targets is None else np.asarray(targets) % found.shape[-1]
-        to = np.arange(U) + rows
-        u = np.flatnonzero((to >= 0) & (to < grid.rows))
-        t = np.arange(grid.T)[max(0, -frames):grid.T - max(0, frames)]
-        found[(t + frames)[:, None], to[u], targets[u]] += labels[t][:, u]
-    return found
+def _sum(add):
+    return _set(add=add)
 
 
-def _after(grid, beta):
-    """Log masses after the blank and the label of each node."""
-    blank, label = np.full((2, grid.T, grid.rows), -np.inf)
-    blank[:-1] = beta[1:]
-    blank[-1, -1] = 0.0
-    if grid.down:
-        label[:-1, :-1] = beta[1:, 1:]
-    else:
-        label[:, :-1] = beta[:, 1:]
-    return blank, label
+def _log_add_to(base):
+    def add(x, y):
+        x, y = max(x, y), min(x, y)
+        return x if y == -np.inf else x + math.log1p(base ** (y - x)) / math.log(base)
+    return add
 
 
-def arcs(g, a, b, log_z, *, blank=None, label=None):
-    """Posteriors of the arcs, with other masses after them."""
-    after_blank, after_label = _after(g, b)
-    after_blank = after_blank if blank is None else blank(g, b, after_blank)
-    after_label = after_label if label is None else label(g, b, after_label)
-    return np.exp(a + g.blanks + after_blank - log_z), np.exp(a + g.labels + after_label - log_z)
+def _guarded(made):
+    """Sums of two finite numbers, made otherwise; -inf adds nothing."""
+    def add(x, y):
+        x, y = max(x, y), min(x, y)
+        return x if y == -np.inf else made(x, y)
+    return add
 
 
-def _summed(**masses):
-    return lambda g, a, b, log_z: collected(g, *arcs(g, a, b, log_z, **masses))
+def _rounded(dtype):
+    return lambda x, y: float(dtype(log_add(x, y)))
 
 
-def _placed(how):
-    return lambda g, a, b, log_z: collected(g, *arcs(g, a, b, log_z), **how(g))
+def _ended(node=(0, 0), blank=(0, 0), with_blank=True):
+    """Alpha of a node so many frames and rows before the last one, and the blank of another one."""
+    def ends(g, a):
+        end = a[-1 - node[0], -1 - node[1]]
+        return end + g.blanks[-1 - blank[0], -1 - blank[1]] if with_blank else end
+    return _set(ends=ends)
 
 
-def _times(of_blank, of_label):
-    def made(g, a, b, log_z):
-        blanks, labels = arcs(g, a, b, log_z)
-        return collected(g, of_blank(blanks), of_label(labels))
-    return made
-
-
-def _in(which, change):
-    """A change of one of the posteriors, an array (T, U+1)."""
-    def made(g, a, b, log_z):
-        posteriors = list(arcs(g, a, b, log_z))
-        posteriors[which] = change(posteriors[which].copy())
-        return collected(g, *posteriors)
-    return made
-
-
-def _cleared(place):
-    def change(array):
-        array[place] = 0.0
-        return array
+def _read_flat(index):
+    """All scores are read by another index into flat memory, from t, u and the sizes."""
+    def change(grid):
+        t, u = np.indices((grid.T, grid.rows))
+        flat = index(t, u, grid.T, grid.rows) % (grid.T * grid.rows)
+        places, targets = np.divmod(flat, grid.rows), np.append(grid.targets, 0)
+        final = grid.final
+        grid.blanks = grid.log_probs[places[0], places[1], grid.blank]
+        grid.labels = grid.log_probs[places[0], places[1], targets[None].repeat(grid.T, 0)]
+        grid.labels[:, -1] = -np.inf
+        grid.blank_at = (*places, np.full(flat.shape, grid.blank))
+        grid.label_at = (*places, targets[None].repeat(grid.T, 0))
+        grid.final = grid.blanks[-1, -1]
+        if np.array_equal(flat, t * grid.rows + u):
+            grid.final = final
     return change
 
 
-def _moved(array, frames=0, rows=0):
-    """Row (t, u) is what stood at (t + frames, u + rows), and 0 from outside."""
-    T, U = array.shape
-    found = np.zeros(array.shape)
-    found[max(0, -frames):T - max(0, frames), max(0, -rows):U - max(0, rows)] = array[
-        max(0, frames):T - max(0, -frames), max(0, rows):U - max(0, -rows)]
-    return found
+_ARCS = {"a label arc": (None, _label_at), "a blank arc": (_blank_at, None), "both arcs": (_blank_at, _label_at)}
+_STEPS = {-1: "before", 1: "after"}
 
 
-def _masses(made):
-    """Posteriors of both arcs from ``made(g, a, b, after_blank, after_label)``, a pair of log masses over Z."""
-    def found(g, a, b, log_z):
-        blanks, labels = made(g, a, b, *_after(g, b))
-        return collected(g, np.exp(blanks - log_z), np.exp(labels - log_z))
-    return found
+def _reads(which, frames, rows):
+    blank, label = _ARCS[which]
+    changes = [each(frames=frames, rows=rows) for each in (blank, label) if each]
+    return changes[0] if len(changes) == 1 else _both(*changes)
 
 
-def _blank_to_label(g, a, b, log_z):
-    blanks, labels = arcs(g, a, b, log_z)
-    found = collected(g, labels, 0 * labels)
-    if g.rows > 1:
-        found[:, np.arange(g.rows - 1), g.targets] += blanks[:, :-1]
-    return found
-
-
-def _best_path(g, a, b, log_z):
-    """The derivative of the best path's score."""
-    g = Grid(g.log_probs, g.targets, g.blank)
-    g.add = np.maximum
-    alpha, beta = g.alpha(), g.beta()
-    best = beta[0, 0]
-    if best == -np.inf:
-        raise ValueError("no path")
-    after_blank, after_label = _after(g, beta)
-    return collected(g, alpha + g.blanks + after_blank >= best - 1e-12 * abs(best),
-                     alpha + g.labels + after_label >= best - 1e-12 * abs(best))
-
-
-def _by_flipping(g, a, flips, back):
-    """Log masses with a beta that is the alpha of a grid turned round, or partly so; an arc keeps its place in it."""
-    turned = Grid(g.log_probs[::flips[0], ::flips[1]], g.targets[::flips[1]], g.blank)
-    if flips[1] < 0:  # the label of row u now stands in row U - u, and leads there from the row before
-        turned.labels = np.pad(g.labels[::flips[0], :-1][:, ::-1], ((0, 0), (0, 1)), constant_values=-np.inf)
-    beta = turned.alpha()[::back[0], ::back[1]] + g.blanks[-1, -1]
-    after_blank, after_label = _after(g, beta)
-    return a + g.blanks + after_blank, a + g.labels + after_label
-
-
-def _padded(front):
-    """Targets with something in front: the label of row u goes to the one before it."""
-    return lambda g: {"targets": np.concatenate([[front(g)], g.targets[:-1]])}
-
-
-def _roll_end(array, axis):
-    rolled = np.roll(array, -1, axis=axis)
-    rolled[-1, -1] = 0.0
-    return rolled
-
-
-def _last_zero(array, value=0.0):
-    array[-1] = value
-    return array
-
-
-def _z_of(total):
-    """Posteriors divided by something else than Z."""
-    return lambda g, a, b, log_z: collected(g, *arcs(g, a, b, total(g, a, b)))
-
-
-#: By the sentence that names it, occupancies (T, U+1, V) from a grid, alpha, beta and log Z.
-OCCUPANCIES = {
-    # the mass after an arc
-    "the posterior of a blank takes beta of the node that it leaves (t for t + 1), not of the one that it enters":
-        _summed(blank=lambda g, b, after: b),
-    "the posterior of a label takes beta of the node that it leaves (u for u + 1), not of the one that it enters":
-        _summed(label=lambda g, b, after: b),
-    "both posteriors take beta of the node that the arc leaves, not of the one that it enters":
-        _summed(blank=lambda g, b, after: b, label=lambda g, b, after: b),
-    "both posteriors take beta of the node that the arc leaves, not of the one that it enters, but for the last blank":
-        _summed(blank=lambda g, b, after: np.where(after == 0, after, b), label=lambda g, b, after: b),
-    "the posterior of a blank takes beta of row u + 1, too (both indices one further)":
-        _summed(blank=lambda g, b, after: np.pad(b, ((0, 1), (0, 1)), constant_values=-np.inf)[1:, 1:]),
-    "the posterior of a label takes beta of frame t + 1, too, as if a label took a frame":
-        _summed(label=lambda g, b, after: np.pad(b, ((0, 1), (0, 1)), constant_values=-np.inf)[1:, 1:]),
-    "the beta after a blank comes from np.roll: blanks of the last frame get the first frame's (it wraps around)":
-        _summed(blank=lambda g, b, after: _roll_end(b, 0)),
-    "the beta after a blank comes from np.roll, the last blank included (it wraps around to the first frame)":
-        _summed(blank=lambda g, b, after: np.roll(b, -1, axis=0)),
-    "the beta after a label comes from np.roll: it wraps around to the first row":
-        _summed(label=lambda g, b, after: np.roll(b, -1, axis=1)),
-    "blanks of the last frame get a beta of 1 in every row; only the last one leaves the grid":
-        _summed(blank=lambda g, b, after: _last_zero(after.copy())),
-    "blanks of the last frame get the beta of their own node":
-        _summed(blank=lambda g, b, after: np.concatenate([after[:-1], b[-1:]])),
-    "the last blank gets no posterior (it is missing from the gradient)": _in(0, _cleared((-1, -1))),
-    "blank and label exchange the beta after them (t + 1 for u + 1)": _masses(
-        lambda g, a, b, after_blank, after_label: (a + g.blanks + after_label, a + g.labels + after_blank)),
-    "blank and label exchange their posteriors: transposed between the arcs": _masses(
-        lambda g, a, b, after_blank, after_label: (a + g.labels + after_label, a + g.blanks + after_blank)),
-    # the mass before an arc
-    "the posteriors take alpha of the node that the arc enters, not of the one that it leaves": _masses(
-        lambda g, a, b, after_blank, after_label: (
-            np.pad(a, ((0, 1), (0, 0)), constant_values=-np.inf)[1:] + g.blanks + after_blank,
-            np.pad(a, ((0, 0), (0, 1)), constant_values=-np.inf)[:, 1:] + g.labels + after_label)),
-    "the posterior of a label takes alpha of the row after (u + 1 for u)": _masses(
-        lambda g, a, b, after_blank, after_label: (
-            a + g.blanks + after_blank, np.pad(a, ((0, 0), (0, 1)), constant_values=-np.inf)[:, 1:] + g.labels
-            + after_label)),
-    "the posterior of a blank takes alpha of the frame before (t - 1 for t)": _masses(
-        lambda g, a, b, after_blank, after_label: (
-            np.pad(a, ((1, 0), (0, 0)), constant_values=-np.inf)[:-1] + g.blanks + after_blank,
-            a + g.labels + after_label)),
-    "alpha alone is taken for the posterior; beta is missing": _masses(
-        lambda g, a, b, after_blank, after_label: (a + g.blanks, a + g.labels)),
-    "beta alone is taken for the posterior; alpha is missing": _masses(
-        lambda g, a, b, after_blank, after_label: (g.blanks + after_blank, g.labels + after_label)),
-    "the posterior of a node, exp(alpha + beta - log Z), is taken for that of its arcs": _masses(
-        lambda g, a, b, after_blank, after_label: (a + b, a + b)),
-    "the arc's own log-prob is missing from the posteriors": _masses(
-        lambda g, a, b, after_blank, after_label: (a + after_blank, a + after_label)),
-    "the arc's own log-prob is missing from the posterior of a label": _masses(
-        lambda g, a, b, after_blank, after_label: (a + g.blanks + after_blank, a + after_label)),
-    "the arc's own log-prob is missing from the posterior of a blank": _masses(
-        lambda g, a, b, after_blank, after_label: (a + after_blank, a + g.labels + after_label)),
-    "the arc's own log-prob is in the posteriors twice": _masses(
-        lambda g, a, b, after_blank, after_label: (a + 2 * g.blanks + after_blank, a + 2 * g.labels + after_label)),
-    "the arc's own log-prob is in the posterior of a label twice": _masses(
-        lambda g, a, b, after_blank, after_label: (a + g.blanks + after_blank, a + 2 * g.labels + after_label)),
-    "the arc's own log-prob is in the posterior of a blank twice": _masses(
-        lambda g, a, b, after_blank, after_label: (a + 2 * g.blanks + after_blank, a + g.labels + after_label)),
-    # Z
-    "the posteriors are not divided by Z": _z_of(lambda g, a, b: 0.0),
-    "the posteriors are multiplied by Z instead of divided": _z_of(lambda g, a, b: -b[0, 0]),
-    "the posteriors are divided by Z twice": _z_of(lambda g, a, b: 2 * b[0, 0]),
-    "the posteriors are divided by alpha of the last node, without the last blank": _z_of(lambda g, a, b: a[-1, -1]),
-    "the posteriors are divided by the sum over all nodes, not by Z":
-        _z_of(lambda g, a, b: np.logaddexp.reduce((a + b).ravel())),
-    "the posteriors are divided by the sum over the rows of each frame, not by Z":
-        _z_of(lambda g, a, b: np.logaddexp.reduce(a + b, axis=1, keepdims=True)),
-    "the posteriors are divided by the occupancy of their node, not by Z: shares of the arcs":
-        _z_of(lambda g, a, b: a + b),
-    "the posteriors are divided by the sum over the frames of each row, not by Z":
-        _z_of(lambda g, a, b: np.logaddexp.reduce(a + b, axis=0, keepdims=True)),
-    # where they go
-    "the posteriors of the labels are missing": _times(lambda blanks: blanks, lambda labels: 0 * labels),
-    "the posteriors of the blanks are missing": _times(lambda blanks: 0 * blanks, lambda labels: labels),
-    "the gradient of a label goes to the label before it (shifted by one), with a blank in front":
-        _placed(_padded(lambda g: g.blank)),
-    "the gradient of a label goes to the label before it (shifted by one), with symbol 0 in front":
-        _placed(_padded(lambda g: 0)),
-    "the gradient of a label goes to the label before it (shifted by one), and index -1 wraps around":
-        _placed(_padded(lambda g: g.targets[-1])),
-    "the gradient of a label goes to the label before it (shifted by one), and the first one again":
-        _placed(_padded(lambda g: g.targets[0])),
-    "the gradient of a label goes to the next label (shifted by one), and wraps around":
-        _placed(lambda g: {"targets": np.roll(g.targets, -1)}),
-    "the gradient of a label goes to the next label (shifted by one), and the last one again":
-        _placed(lambda g: {"targets": np.append(g.targets[1:], g.targets[-1:])}),
-    "the gradient of a label goes to the next label (shifted by one), with a blank behind":
-        _placed(lambda g: {"targets": np.append(g.targets[1:], [g.blank] if len(g.targets) else []).astype(int)}),
-    "the gradients of the labels go to the targets in reverse order": _placed(lambda g: {"targets": g.targets[::-1]}),
-    "the gradients of the labels go to the blank": _placed(lambda g: {"targets": np.full(g.rows - 1, g.blank)}),
-    "the gradients of the blanks go to the labels, and those of the labels to the blank": _blank_to_label,
-    "the gradients of the labels go to the next symbol (label + 1)": _placed(lambda g: {"targets": g.targets + 1}),
-    "the gradients of the labels go to the symbol before (label - 1)": _placed(lambda g: {"targets": g.targets - 1}),
-    "the gradients of the labels go to the column of their place in the target, not of their symbol":
-        _placed(lambda g: {"targets": np.arange(g.rows - 1)}),
-    "the gradients of the labels go to the column of their place in the target plus 1, not of their symbol":
-        _placed(lambda g: {"targets": np.arange(g.rows - 1) + 1}),
-    "the gradient of a label goes to the row that it enters (u + 1 for u, off by one)": _placed(lambda g: {"rows": 1}),
-    "the gradient of a label goes to the row before (u - 1 for u, off by one)": _placed(lambda g: {"rows": -1}),
-    "the gradient of a label goes to the frame after (t + 1 for t, off by one)": _placed(lambda g: {"frames": 1}),
-    "the gradient of a label goes to the frame before (t - 1 for t, off by one)": _placed(lambda g: {"frames": -1}),
-    "the gradient of a blank goes to the frame that it enters (t + 1 for t, off by one)":
-        _in(0, lambda array: _moved(array, frames=-1)),
-    "the gradient of a blank goes to the frame that it enters (t + 1 for t, off by one), but for the last one's":
-        _in(0, lambda array: _moved(array, frames=-1) + np.pad(array[-1:, -1:], (
-            (array.shape[0] - 1, 0), (array.shape[1] - 1, 0)))),
-    "the gradient of a blank goes to the frame before (t - 1 for t, off by one)":
-        _in(0, lambda array: _moved(array, frames=1)),
-    "the gradient of a blank goes to the row after (u + 1 for u, off by one)":
-        _in(0, lambda array: _moved(array, rows=-1)),
-    "the gradient of a blank goes to the row before (u - 1 for u, off by one)":
-        _in(0, lambda array: _moved(array, rows=1)),
-    "the gradients of the blanks go to symbol 0 (a hard-coded blank 0)": lambda g, a, b, log_z: _blank_column(
-        g, a, b, log_z, 0),
-    "the gradients of the blanks go to the last symbol (a hard-coded blank V - 1)":
-        lambda g, a, b, log_z: _blank_column(g, a, b, log_z, -1),
-    # what is left out
-    "blanks of the last row have no posterior": _in(0, _cleared(_LAST_ROW)),
-    "blanks of the first row have no posterior": _in(0, _cleared(_FIRST_ROW)),
-    "blanks of the last frame have no posterior, the last one included": _in(0, _cleared(_AT_LAST)),
-    "labels of the last frame have no posterior": _in(1, _cleared(_AT_LAST)),
-    "labels of the first frame have no posterior": _in(1, _cleared(_AT_FIRST)),
-    "blanks of the first frame have no posterior": _in(0, _cleared(_AT_FIRST)),
-    "the last label has no posterior (a loop that ends one row too early)":
-        _in(1, _cleared((slice(None), slice(-2, None)))),
-    "the first label has no posterior (a loop that begins one row too late)":
-        _in(1, _cleared((slice(None), slice(0, 1)))),
-    # signs, and other factors
-    "the posterior of the labels has the wrong sign": _times(lambda blanks: blanks, lambda labels: -labels),
-    "the posterior of the blanks has the wrong sign": _times(lambda blanks: -blanks, lambda labels: labels),
-    "the posterior of the labels is in it twice": _times(lambda blanks: blanks, lambda labels: 2 * labels),
-    "the posterior of the blanks is in it twice": _times(lambda blanks: 2 * blanks, lambda labels: labels),
-    "the last blank is in the gradient twice": _in(0, lambda array: array + np.pad(
-        array[-1:, -1:], ((array.shape[0] - 1, 0), (array.shape[1] - 1, 0)))),
-    "the gradient is that of the best path, not of the sum over all paths (Viterbi)": _best_path,
-    "alpha and beta are added as probabilities, not multiplied": _masses(
-        lambda g, a, b, after_blank, after_label: (np.logaddexp(a + g.blanks, after_blank),
-                                                   np.logaddexp(a + g.labels, after_label))),
-    **{f"beta is alpha of the arcs reversed in {said}, {turned}": _masses(
-        lambda g, a, b, after_blank, after_label, flips=flips, back=back: _by_flipping(g, a, flips, back))
-       for said, flips in (("frames and rows", (-1, -1)), ("frames only", (-1, 1)), ("rows only", (1, -1)),
-                           ("neither frames nor rows", (1, 1)))
-       for turned, back in (("flipped back in frames and rows", (-1, -1)), ("flipped back in frames only", (-1, 1)),
-                            ("flipped back in rows only", (1, -1)), ("and not flipped back", (1, 1)))},
-    "frames and rows are exchanged in beta: it is read transposed": _masses(
-        lambda g, a, b, after_blank, after_label: (
-            a + g.blanks + _after(g, b.T)[0], a + g.labels + _after(g, b.T)[1])),
+#: Arcs that read another frame and another row, and what is beyond the edges.
+_ELSEWHERE = {
+    **{f"{which} {reads} the frame {_STEPS[by]} ({'t + 1' if by > 0 else 't - 1'} for t), and nothing beyond the "
+       f"{'last' if by > 0 else 'first'}": _reads(which, _frames(by, "off"), _OWN_ROWS)
+       for (which, reads), by in itertools.product(
+           (("a label arc", "reads"), ("a blank arc", "reads"), ("both arcs", "read")), (-1, 1))},
+    **{f"{which} {reads} the row {_STEPS[by]} ({'u + 1' if by > 0 else 'u - 1'} for u), {said}":
+       _reads(which, _OWN_FRAMES, _rows(by, edge))
+       for (which, reads), by, (edge, said) in itertools.product(
+           (("a label arc", "reads"), ("a blank arc", "reads"), ("both arcs", "read")), (-1, 1),
+           (("off", "and nothing beyond the edge"), ("wraps", "and wraps around")))},
+    **{f"{which} {reads} node ({_plus('t', down)}, {_plus('u', right)}), not the one that it leaves, (t, u)":
+       [_reads(which, _frames(down, edge), _rows(right, edge)) for edge in ("held", "off", "wraps")]
+       for (which, reads), down, right in itertools.product(
+           (("a label arc", "reads"), ("a blank arc", "reads"), ("both arcs", "read")), (-1, 1), (-1, 1))},
+    "both arcs read the row before (u - 1 for u)": _reads("both arcs", _OWN_FRAMES, _rows(-1)),
+    "scores are read from flat memory by u T + t, as if it were (U + 1, T); it is (T, U + 1)": _read_flat(
+        lambda t, u, T, rows: u * T + t),
+    "scores are read from flat memory by t U + u: the stride of a frame is U + 1": _read_flat(
+        lambda t, u, T, rows: t * (rows - 1) + u),
+    "scores are read from flat memory by t T + u: the stride of a frame is U + 1": _read_flat(
+        lambda t, u, T, rows: t * T + u),
+    "the label's log-prob is that of the next symbol (label + 1)": _label_at(symbols=lambda g: g.targets + 1),
+    "the label's log-prob is that of the symbol before (label - 1)": _label_at(symbols=lambda g: g.targets - 1),
+    "the label of row u is taken to be symbol u: its place, not targets[u]":
+        _label_at(symbols=lambda g: np.arange(g.rows - 1)),
+    "the label of row u is taken to be symbol u + 1: its place, not targets[u]":
+        _label_at(symbols=lambda g: np.arange(g.rows - 1) + 1),
+    "every row reads the first label": _label_at(symbols=lambda g: g.targets[:1].repeat(g.rows - 1)),
+    "every row reads the last label": _label_at(symbols=lambda g: g.targets[-1:].repeat(g.rows - 1)),
+    "a blank arc reads the symbol after the blank (blank + 1)": _blank_at(symbol=lambda g: g.blank + 1),
+    "a blank arc reads the symbol before the blank (blank - 1)": _blank_at(symbol=lambda g: g.blank - 1),
+    "a blank arc reads symbol 0 (a hard-coded blank 0), the last blank does not": _blank_at(symbol=lambda g: 0),
+    "a blank arc reads the last symbol (a hard-coded blank V - 1), the last blank does not":
+        _blank_at(symbol=lambda g: -1),
+    "every frame is read as the first, t is ignored": _both(
+        _blank_at(frames=lambda g: np.zeros(g.T, int)), _label_at(frames=lambda g: np.zeros(g.T, int))),
+    **{f"{what} is read in the first row, u is ignored": made for what, made in (
+        ("a blank", _blank_at(rows=lambda g: np.zeros(g.rows, int))),
+        ("a label", _label_at(rows=lambda g: np.zeros(g.rows, int))))},
+    **{f"{what} is read in the last row": made for what, made in (
+        ("a blank", _blank_at(rows=lambda g: np.full(g.rows, g.rows - 1))),
+        ("a label", _label_at(rows=lambda g: np.full(g.rows, g.rows - 1))))},
+    **{f"{what} is read in the last frame": made for what, made in (
+        ("a blank", _blank_at(frames=lambda g: np.full(g.T, g.T - 1))),
+        ("a label", _label_at(frames=lambda g: np.full(g.T, g.T - 1))))},
+    **{f"{what} is read in the first frame": made for what, made in (
+        ("a blank", _blank_at(frames=lambda g: np.zeros(g.T, int))),
+        ("a label", _label_at(frames=lambda g: np.zeros(g.T, int))))},
 }
-
-
-def _blank_column(g, a, b, log_z, symbol):
-    blanks, labels = arcs(g, a, b, log_z)
-    found = collected(g, 0 * blanks, labels)
-    found[..., symbol] += blanks
-    return found
-
-
-#: By the sentence that names it, what stands for the node's occupancy (T, U+1) in the softmax term.
-NODES = {
-    "the softmax term has the occupancy of the labels alone, not of the node": lambda g, a, b, log_z, used: (
-        used.sum(-1) - used[..., g.blank]),
-    "the softmax term has the occupancy of the blanks alone, not of the node": lambda g, a, b, log_z, used: (
-        used[..., g.blank]),
-    "the softmax term has alpha for the occupancy of the node; beta is missing": lambda g, a, b, log_z, used: np.exp(a),
-    "the softmax term has beta for the occupancy of the node; alpha is missing": lambda g, a, b, log_z, used: (
-        np.exp(b - log_z)),
-    "the softmax term is not divided by Z": lambda g, a, b, log_z, used: np.exp(a + b),
-    "the softmax term has the occupancy of the next frame's node": lambda g, a, b, log_z, used: np.roll(
-        used.sum(-1), -1, axis=0),
-    "the softmax term has the occupancy of the next row's node": lambda g, a, b, log_z, used: np.roll(
-        used.sum(-1), -1, axis=1),
-    "the softmax term has the occupancy of the frame before": lambda g, a, b, log_z, used: np.roll(
-        used.sum(-1), 1, axis=0),
-    "the softmax term has the occupancy of the row before": lambda g, a, b, log_z, used: np.roll(
-        used.sum(-1), 1, axis=1),
-    "the softmax term has the sum over the rows, not the occupancy of the node": lambda g, a, b, log_z, used: (
-        used.sum((1, 2))[:, None] * np.ones(g.rows)),
-    "the softmax term has the sum over the frames, not the occupancy of the node": lambda g, a, b, log_z, used: (
-        used.sum((0, 2))[None] * np.ones((g.T, 1))),
-    "the softmax term has the mean over the nodes, not the occupancy of each": lambda g, a, b, log_z, used: np.full(
-        (g.T, g.rows), used.sum(-1).mean()),
-    "the softmax term is spread evenly over the rows (1 / (U + 1)), without the occupancy of the node":
-        lambda g, a, b, log_z, used: np.full((g.T, g.rows), 1 / g.rows),
-    "the softmax term leaves out the last node": lambda g, a, b, log_z, used: _without_last(used.sum(-1)),
+#: Weights that are made otherwise, of blanks, of labels, or of both.
+_WEIGHTS = {
+    f"{what} {said}": made
+    for said, change in (
+        ("have the wrong sign: their log-probs are subtracted", lambda g, w: -w),
+        ("have half of their log-prob", lambda g, w: w / 2),
+        ("have their probability added, not its logarithm", lambda g, w: np.exp(w)),
+    )
+    for what, made in (("blanks", _blanks(change)), ("labels", _labels(change)),
+                       ("blanks and labels", _both(_blanks(change), _labels(change))))
 }
+_NODES = {
+    "nodes with u >= T are never computed (the range of u on an anti-diagonal ends at T - 1): targets with as many "
+    "labels as frames, or more, are impossible": _node(lambda t, u, T, U: u >= T),
+    "nodes with u > t are never computed: no more labels than frames so far": _node(lambda t, u, T, U: u > t),
+    "nodes with u > t + 1 are never computed: a band that is too narrow": _node(lambda t, u, T, U: u > t + 1),
+    "nodes with u < t are never computed: a band that is too narrow": _node(lambda t, u, T, U: u < t),
+    "nodes with t > U are never computed (the range of t on an anti-diagonal ends at U)":
+        _node(lambda t, u, T, U: t > U),
+    "nodes with t >= U are never computed (the range of t on an anti-diagonal ends at U - 1)":
+        _node(lambda t, u, T, U: t >= U),
+    "anti-diagonals from T on are never computed (a loop over T of them, there are T + U)":
+        _node(lambda t, u, T, U: t + u >= T),
+    "anti-diagonals above U are never computed (a loop over U of them, there are T + U)":
+        _node(lambda t, u, T, U: t + u > U),
+    "the last anti-diagonal is never computed (a loop that ends one too early)":
+        _node(lambda t, u, T, U: t + u == T + U - 1),
+    "the last frame is never computed (a loop that ends one too early)": _node(lambda t, u, T, U: t == T - 1),
+    "the last row is never computed (a loop that ends one too early)": _node(lambda t, u, T, U: u == U),
+    "the last frame is never computed but for its last node": _node(lambda t, u, T, U: (t == T - 1) & (u < U)),
+    "the last row is never computed but for its last node": _node(lambda t, u, T, U: (u == U) & (t < T - 1)),
+    "the first row is never computed": _node(lambda t, u, T, U: u == 0),
+    "the first frame is never computed": _node(lambda t, u, T, U: t == 0),
+    "the second row is never computed": _node(lambda t, u, T, U: u == 1),
+    "the second frame is never computed": _node(lambda t, u, T, U: t == 1),
+}
+_BOUNDARIES = {
+    "the first row (u = 0) is added up from label arcs, not from its blanks": _column(
+        lambda g: np.cumsum(np.append(0.0, g.log_probs[:-1, 0, g.targets[0]]))),
+    "the first frame (t = 0) is added up from blank arcs, not from its labels": _row(
+        lambda g: np.cumsum(np.append(0.0, g.blanks[0, :-1]))),
+    "the first row begins with the blank of node (0, 0): one blank more than it has":
+        _column(lambda g: np.cumsum(g.blanks[:, 0])),
+    "the first frame begins with the label of node (0, 0): one label more than it has":
+        _row(lambda g: np.cumsum(g.labels[0])),
+    "the last row of beta is not added up: a node there has its own blank alone (no cumulative sum)":
+        lambda grid: _cumulated(grid, "last_column", lambda g: g.blanks[:, -1]),
+    "the last frame of beta is not added up: a node there has its own label alone (no cumulative sum)":
+        lambda grid: _cumulated(grid, "last_row", lambda g: g.labels[-1]),
+    "the last frame of beta has no last blank: the labels alone":
+        lambda grid: _cumulated(grid, "last_row", lambda g: np.cumsum(g.labels[-1, ::-1][1:])[::-1]),
+    "the last row of beta is 0, a probability of 1 (zeros at the boundary)":
+        lambda grid: _cumulated(grid, "last_column", lambda g: np.zeros(g.T)),
+    "the last frame of beta is 0, a probability of 1 (zeros at the boundary)":
+        lambda grid: _cumulated(grid, "last_row", lambda g: np.zeros(g.rows)),
+    "a path may begin in any row of the first frame": lambda grid: grid.starts.__setitem__((0, slice(1, None)), 0.0),
+    "a path may begin in any frame of the first row": lambda grid: grid.starts.__setitem__((slice(1, None), 0), 0.0),
+    "a path may begin at any node": lambda grid: grid.starts.__setitem__(slice(None), 0.0),
+    "it begins with 1 instead of 0: a probability of 1 is a logarithm of 0": _set(origin=1.0),
+    "it begins with log 1/2": _set(origin=math.log(0.5)),
+    "beta begins with the first label of its row, not with the last blank":
+        lambda grid: setattr(grid, "final", grid.labels[-1, -2] if grid.rows > 1 else grid.final),
+    "beta ends with 1 instead of the last blank: a probability of 1 is a logarithm of 0": _set(final=1.0),
+    **{f"the last blank is read at node ({_minus('T-1', down)}, {_minus('U', left)}); it is at (T-1, U)":
+       lambda grid, down=down, left=left: setattr(grid, "final", grid.blanks[-1 - down, -1 - left])
+       for down, left in ((0, 1), (1, 0), (1, 1))},
+    "the last blank is read at node (0, 0); it is at (T-1, U)":
+        lambda grid: setattr(grid, "final", grid.blanks[0, 0]),
+}
+_SUMS = {
+    "masses are added by logaddexp2, a sum to base 2: log2(2^a + 2^b); the scores are natural logarithms":
+        _sum(_log_add_to(2.0)),
+    "masses are added to base 10: log10(10^a + 10^b); the scores are natural logarithms": _sum(_log_add_to(10.0)),
+    "a sum of two is the larger plus log 2": _sum(_guarded(lambda x, y: x + math.log(2))),
+    "a sum of two lacks log1p: max + exp(-|a - b|)": _sum(_guarded(lambda x, y: x + math.exp(y - x))),
+    "a sum of two subtracts log1p(exp(-|a - b|)) from the larger":
+        _sum(_guarded(lambda x, y: x - math.log1p(math.exp(y - x)))),
+    "a sum of two adds log1p(exp(-|a - b|)) to the smaller":
+        _sum(_guarded(lambda x, y: y + math.log1p(math.exp(y - x)))),
+    "a sum of two lacks the larger of them: log1p(exp(-|a - b|)) alone":
+        _sum(_guarded(lambda x, y: math.log1p(math.exp(y - x)))),
+    "a sum of two is the difference: log(exp(a) - exp(b))":
+        _sum(_guarded(lambda x, y: x + math.log1p(-math.exp(y - x)) if y < x else -np.inf)),
+    "it takes the smaller where it should add both (a minimum for a sum)": _sum(_guarded(lambda x, y: y)),
+    "it takes the mean of two logarithms": _sum(_guarded(lambda x, y: (x + y) / 2)),
+    **{f"an epsilon of {eps:.0e} is added inside the logarithm of a sum": _sum(
+        lambda x, y, eps=eps: math.log(math.exp(x) + math.exp(y) + eps)) for eps in (
+            1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-10, 1e-12, 1e-16, 1e-20, 1e-30)},
+    **{f"sums are cut off from below at -{floor:g}, a floor": _sum(
+        lambda x, y, floor=floor: max(log_add(x, y), -floor)) for floor in (
+            5, 10, 20, 30, 50, 100, 1e3, 1e4, 1e5, 1e10, 1e30)},
+    **{f"a sum leaves out what is below the larger by more than {at}": _sum(_guarded(
+        lambda x, y, at=at: x if x - y > at else log_add(x, y))) for at in (1, 2, 3, 5, 10)},
+    "sums are rounded to float32": _sum(_rounded(np.float32)),
+    "sums are rounded to half precision (float16)": _sum(_rounded(np.float16)),
+}
+_ENDS = {
+    **{f"log Z is alpha of node ({_minus('T-1', down)}, {_minus('U', left)}) with {said}": made
+       for down, left in ((0, 1), (1, 0), (1, 1))
+       for said, made in (("the last blank", _ended((down, left))),
+                          ("its own blank", _ended((down, left), (down, left))),
+                          ("no blank", _ended((down, left), with_blank=False)))
+       if (down, left) not in ((0, 1), (1, 0)) or said != "its own blank"},
+    "log Z has the last blank of the first node": _ends(lambda g, a: a[-1, -1] + g.blanks[0, 0]),
+    "log Z has the last blank of the frame before": _ends(
+        lambda g, a: a[-1, -1] + g.blanks[max(g.T - 2, 0), -1]),
+    "log Z is the sum over the last row of alpha, without a blank": _ends(lambda g, a: np.logaddexp.reduce(a[:, -1])),
+    "log Z is the sum over the last row and the last frame": _ends(
+        lambda g, a: np.logaddexp.reduce(np.append(a[-1], a[:-1, -1])) + g.final),
+    "log Z is the sum over all nodes of alpha": _ends(lambda g, a: np.logaddexp.reduce((a + g.blanks).ravel())),
+    "log Z is the sum over the last anti-diagonals, the last two nodes too": _ends(lambda g, a: np.logaddexp.reduce(
+        [a[-1, -1] + g.final, *(a + g.blanks)[-2:-1, -1], *(a + g.blanks)[-1, -2:-1]])),
+    "log Z is the largest of alpha": _ends(lambda g, a: a.max()),
+    **{f"log Z is read from beta at node {at}, not at (0, 0)": _set(begins=at) for at in ((0, 1), (1, 0), (1, 1))},
+    "log Z is the sum over the first frame of beta": _set(begins_of=lambda b: np.logaddexp.reduce(b[0])),
+    "log Z is the sum over the first row of beta": _set(begins_of=lambda b: np.logaddexp.reduce(b[:, 0])),
+}
+GRIDS |= {**_ELSEWHERE, **_WEIGHTS, **_NODES, **_BOUNDARIES, **_SUMS, **_ENDS}
 
 
-def _without_last(array):
-    array[-1, -1] = 0.0
-    return array
+# --- rules for what may follow what ---
+
+
+def _walked(*, most=None, follows=lambda before, arc, u: True):
+    """Log Z over paths with at most ``most`` labels in a frame, and only arcs that may follow the one before them."""
+    def log_z(g):
+        masses = {(0, 0): {("", 0): 0.0}}
+        for t, u in itertools.product(range(g.T), range(g.rows)):
+            for (before, emitted), mass in masses.get((t, u), {}).items():
+                arcs = [("blank", t + 1, u, 0, g.blanks[t, u])]
+                if u < g.rows - 1 and (most is None or emitted < most):
+                    arcs.append(("label", t, u + 1, emitted + 1, g.labels[t, u]))
+                for arc, to, row, count, weight in arcs:
+                    if follows(before, arc, u) and (to < g.T or row == g.rows - 1):
+                        there = masses.setdefault((to, row), {})
+                        key = arc, 0 if most is None else count
+                        there[key] = log_add(there.get(key, -np.inf), mass + weight)
+        end = masses.get((g.T, g.rows - 1), {})
+        return np.logaddexp.reduce([*end.values()]) if end else -np.inf
+    return log_z
+
+
+#: By the sentence that names it, log Z of a grid under another rule for the paths.
+WALKED = {
+    "a frame has at most one label": _walked(most=1),
+    **{f"a frame has at most {most} labels (a fixed limit)": _walked(most=most) for most in (2, 3, 4, 5)},
+    "a blank may not follow a label": _walked(follows=lambda before, arc, u: (before, arc) != ("label", "blank")),
+    "a label may not follow a blank": _walked(follows=lambda before, arc, u: (before, arc) != ("blank", "label")),
+    "a blank may not follow a blank": _walked(follows=lambda before, arc, u: (before, arc) != ("blank", "blank")),
+    "a path may not begin with a label": _walked(follows=lambda before, arc, u: before or arc == "blank"),
+    "a path may not begin with a blank": _walked(follows=lambda before, arc, u: before or arc == "label"),
+}

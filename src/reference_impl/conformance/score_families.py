@@ -216,6 +216,12 @@ UTTERANCES: dict[str, Callable] = {
         _targets(lambda y, blank, V: np.roll(y, -1)),
     "the labels are one too large (label + 1)": _targets(lambda y, blank, V: (y + 1) % V),
     "the labels are one too small (label - 1), and index -1 wraps around": _targets(lambda y, blank, V: (y - 1) % V),
+    "labels are stored in 8 bits without a sign (uint8): label mod 256": _targets(lambda y, blank, V: y % 256),
+    "labels are stored in 8 bits with a sign (int8): label 200 is -56, an index from the end": _targets(
+        lambda y, blank, V: y.astype(np.int8).astype(int) % V),
+    "labels are stored in 8 bits, and cut off at 255": _targets(lambda y, blank, V: np.minimum(y, 255)),
+    "labels are stored in 8 bits, and cut off at 127": _targets(lambda y, blank, V: np.minimum(y, 127)),
+    "labels are stored in 7 bits: label mod 128": _targets(lambda y, blank, V: y % 128),
     "all labels are the first one": _targets(lambda y, blank, V: y[:1].repeat(len(y))),
     "all labels are the last one": _targets(lambda y, blank, V: y[-1:].repeat(len(y))),
     "every second label is left out": _targets(lambda y, blank, V: y[::2]),

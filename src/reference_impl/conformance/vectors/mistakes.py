@@ -79,20 +79,6 @@ def _everywhere(field):
     }
 
 
-def _one_maximum(problem):
-    """Log-probs of a softmax that subtracts the maximum of all scores: rows far below it are log 0."""
-    with np.errstate(all="ignore"):
-        found = np.exp(problem.logits - problem.logits.max())
-        return np.log(found / np.maximum(found.sum(-1, keepdims=True), 1e-300))
-
-
-def _through(log_probs, problem):
-    used = LOSSES[problem.loss].occupancy(log_probs, problem.targets, blank=problem.blank)
-    return np.exp(log_probs) * used.sum(-1, keepdims=True) - used
-
-
-_ONE_MAXIMUM = ("The maximum of all scores is subtracted before exp, not that of each row: the probabilities of a row "
-                "far below it underflow to 0.")
 _NOT_NORMALISED = "The logits are taken for log-probs; a softmax is missing."
 _OF_BOTH = {
     "log_probs": {
@@ -107,7 +93,6 @@ _OF_BOTH = {
         "It is 0 where no alignment exists (zero_infinity); there it is inf.":
             lambda problem: np.nan_to_num(_right("loss", problem), posinf=0.0),
         _NOT_NORMALISED: _unnormalised("loss"),
-        _ONE_MAXIMUM: lambda problem: _right("loss", problem, _one_maximum(problem)),
         "It is in bits; nats are asked for.": lambda problem: _right("loss", problem) / np.log(2),
         "Its sign is wrong: the loss is minus log Z.": lambda problem: -_right("loss", problem),
         "It is the probability, not minus its logarithm.": lambda problem: np.exp(-_right("loss", problem)),
@@ -126,7 +111,6 @@ _OF_BOTH = {
             partial(_right, "grad_log_probs"),
         "Its sign is wrong.": lambda problem: -_right("grad_logits", problem),
         _NOT_NORMALISED: _unnormalised("grad_logits"),
-        _ONE_MAXIMUM: lambda problem: _through(_one_maximum(problem), problem),
         **_everywhere("grad_logits"),
     },
 }
