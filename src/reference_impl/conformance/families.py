@@ -7,13 +7,14 @@ the gradient or for both. `causes.py` compares what comes out with what a loss h
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Container, Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from .._softmax import log_softmax
-from . import ctc_families, rnnt_families
+from . import ctc_families, ctc_posteriors, ctc_special, rnnt_families
 from .conventions import LOSSES
 from .problem import Problem
 from .score_families import GRADIENTS, LOSS_VALUES, SCORES, SPECIAL, UTTERANCES, right_parts
@@ -35,11 +36,15 @@ def names(kind) -> list[str]:
     >>> len(names("ctc")) > 300 and "In the gradient: only the sign of the gradient is returned." in names("ctc")
     True
     """
-    module = ctc_families if kind == "ctc" else rnnt_families
-    lattices = module.LATTICES if kind == "ctc" else module.GRIDS
+    module = ctc_posteriors if kind == "ctc" else rnnt_families
+    lattices = ctc_families.LATTICES if kind == "ctc" else module.GRIDS
+    special = ctc_special.SPECIAL if kind == "ctc" else {}
     found = [f"{where}{said}." for said in lattices for where in (*_SWEEPS, _LOSS)]
-    found += [f"{_GRADIENT}{said}." for said in (*module.OCCUPANCIES, *getattr(module, "NODES", ()), *GRADIENTS)]
-    found += [f"{where}{said}." for said in (*SCORES, *UTTERANCES, *SPECIAL) for where in (_BOTH, _GRADIENT, _LOSS)]
+    made = (getattr(module, name, ()) for name in ("OCCUPANCIES", "NODES", "FORMULAS"))
+    found += [f"{_GRADIENT}{said}." for said in itertools.chain(*made, GRADIENTS)]
+    found += [f"{_LOSS}{said}." for said in getattr(module, "LOSSES", ())]
+    found += [f"{where}{said}." for said in (*SCORES, *UTTERANCES, *SPECIAL, *special)
+              for where in (_BOTH, _GRADIENT, _LOSS)]
     return list(dict.fromkeys([*found, *(f"{_LOSS}{said}." for said in LOSS_VALUES)]))
 
 
@@ -126,11 +131,21 @@ def _ctc(one, variable, wanted):
                 continue
     lattice, alpha, beta = right
     log_z = lattice.log_z(alpha)
-    yield from _occupied(ctc_families.OCCUPANCIES, (lattice, alpha, beta, log_z), variable, wanted)
+    yield from _occupied(ctc_posteriors.OCCUPANCIES, (lattice, alpha, beta, log_z), variable, wanted)
+    if log_z == -np.inf:
+        return
+    for said, loss in ctc_posteriors.LOSSES.items():
+        if wanted(f"{_LOSS}{said}."):
+            yield f"{_LOSS}{said}.", "loss", [loss(lattice, alpha, beta, log_z)]
+    used, probs = _ctc_used(lattice, alpha, beta, log_z), np.exp(log_probs)
+    soft = probs if variable == "logits" else 0 * probs
+    for said, formula in ctc_posteriors.FORMULAS.items():
+        if wanted(f"{_GRADIENT}{said}."):
+            yield f"{_GRADIENT}{said}.", "gradient", [formula(soft, used, probs)]
 
 
 def _ctc_used(lattice, alpha, beta, log_z):
-    return ctc_families.occupancy(lattice, alpha + beta - log_z)
+    return ctc_posteriors.occupancy(lattice, alpha + beta - log_z)
 
 
 def _occupied(families, swept, variable, wanted):
@@ -222,7 +237,8 @@ def _utterances(one, variable, wanted):
 
 
 def _special(one, variable, wanted):
-    for said, (holds, loss) in SPECIAL.items():
+    special = ctc_special.SPECIAL if one.loss == "ctc" else {}
+    for said, (holds, loss) in (SPECIAL | special).items():
         if wanted(*(f"{where}{said}." for where in (_BOTH, _GRADIENT, _LOSS))) and holds(one):
             yield from _parted(said, loss, [np.zeros(one.logits.shape)], wanted)
 
