@@ -1,6 +1,8 @@
 """Families of mistakes: each differs from what is right, and a loss that makes one of them gets its name."""
 
+import functools
 import itertools
+import random
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from reference_impl import log_softmax
 from reference_impl.conformance import Problem, ctc_families, families, function_subject, grade, rnnt_families
 from reference_impl.conformance.cases import cases
+from reference_impl.conformance.causes import explanations
 from reference_impl.conformance.conventions import Conventions
 from reference_impl.conformance.families import answers, names
 
@@ -23,7 +26,7 @@ PLANTED = {
         "In beta, with log Z from beta: it ends in the last blank only; a path may end in the last label, too.",
         "In beta: its moves, but not its first frame, take the emission of the frame before (t - 1 for t).",
         "In alpha: it takes the emission of the state after (s + 1 for s).",
-        "In alpha and beta: blanks emit nothing: their probability is missing.",
+        "In alpha and beta: it takes no emission of blanks: their probability is missing.",
         "In alpha: it takes the best where it should add all (a maximum for a sum, as in Viterbi).",
         "In the gradient: the gradient is that of the best path, not of the sum over all paths (Viterbi).",
         "In the gradient: the posterior takes beta of the frame before, and index -1 wraps around.",
@@ -70,6 +73,41 @@ def with_mistake(kind, sentence, *, rounded=False):
     return function_subject(function, kind)
 
 
+@functools.cache
+def small(kind):
+    """Utterances on which two mistakes are compared."""
+    return [case.problem for case in cases(kind)
+            if not case.refusal and not case.problem.is_batch and 0 < len(case.problem.logits) <= 6]
+
+
+def meant(kind, one, sentence):
+    """Loss and gradient, each as all answers to which a sentence may lead; what it says nothing about is right."""
+    right = Conventions(kind).expected(one)
+    found = {field: [right[field]] for field in ("loss", "gradient")}
+    found |= {field: values for _, field, values in answers(one, "logits", only={sentence})}
+    for field in found:
+        for _, value in explanations(one, field, Conventions(kind), right[field], only={sentence}):
+            found[field] = [value]
+    return found
+
+
+def coincide(kind, planted, said):
+    """Whether what is said has the same answers as what is planted, on every small utterance."""
+    return all(any(np.shape(value) == np.shape(values[0]) and np.allclose(value, values[0], 1e-7, 1e-7, equal_nan=True)
+                   for value in other[field])
+               for one in small(kind) for other in [meant(kind, one, said)]
+               for field, values in meant(kind, one, planted).items())
+
+
+def differs(kind, sentence):
+    """Whether a mistake changes anything on the small utterances."""
+    return not coincide(kind, sentence, "no mistake")
+
+
+def is_named(kind, sentence, said):
+    return sentence in said or any(coincide(kind, sentence, other) for other in said)
+
+
 def said_of(subject):
     report = grade(subject, shrink=False, without=("accuracy",))
     return [finding.sentence.removesuffix(DERIVED) for finding in report.findings]
@@ -79,7 +117,31 @@ def said_of(subject):
     pytest.param(kind, sentence, marks=[] if sentence in FAST else pytest.mark.slow)
     for kind in KINDS for sentence in PLANTED[kind]])
 def test_planted_mistakes_get_their_name(kind, sentence):
-    assert sentence in said_of(with_mistake(kind, sentence))
+    said = said_of(with_mistake(kind, sentence))
+    assert is_named(kind, sentence, said), said
+
+
+#: Sentences of CTC, drawn, so that each run plants the same.
+DRAWN = random.Random(7).sample(names("ctc"), 16)
+
+
+@pytest.mark.parametrize("sentence", [pytest.param(each, marks=[] if k < 1 else pytest.mark.slow)
+                                      for k, each in enumerate(DRAWN)])
+def test_mistakes_drawn_from_the_families_get_their_name(sentence):
+    """Or one whose answers coincide with it. What never changes an answer is no mistake, and gets none."""
+    said = [each for each in said_of(with_mistake("ctc", sentence)) if not each.startswith("It accepts bad input")]
+    if differs("ctc", sentence):
+        assert is_named("ctc", sentence, said), said
+
+
+def test_mistakes_that_differ_do_not_coincide():
+    """What the tests above accept is no other mistake."""
+    twice, missing, planted = (
+        "In beta: the emission of frame 0 is in it twice (the first frame).",
+        "In the gradient: the gradient of the last frame is 0 (a loop that ends too early).",
+        "In beta: its moves, but not its first frame, take the emission of the frame before (t - 1 for t).")
+    assert coincide("ctc", planted, "In beta: it takes the emission of the frame before (t - 1 for t).")
+    assert not any(coincide("ctc", planted, other) for other in (twice, missing, "no mistake"))
 
 
 def test_a_mistake_is_named_in_float32():

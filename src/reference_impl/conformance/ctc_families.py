@@ -32,13 +32,16 @@ class Lattice:
     carried : "" | "none" | "here"
         What an arc with a lag of 0 finds in that row: all; no emission yet; in beta, that of the row's own frame.
     visited : (T, S) bool, optional
-        The states that are computed; the others stay impossible.
+        The states that are computed; the others stay impossible. The row with which a sweep starts is computed apart,
+        unless ``visits_start``.
     enters : bool
         Whether a path may begin in any frame, in the states ``begin``.
     row : callable
         What becomes of each row.
     stages : tuple of int
         The arcs by ``up``, one at a time over the whole row, which is updated in place.
+    joins : dict
+        By ``up``, how an arc is joined to those of fewer states, if not by ``add``.
     add, add_last, off
         The sum, that over the last states, and log 0.
     """
@@ -48,7 +51,8 @@ class Lattice:
         if not len(self.log_probs):
             raise ValueError("no frames")
         self.add, self.add_last, self.off, self.start, self.last = np.logaddexp, None, -np.inf, None, None
-        self.lags, self.carried, self.visited, self.enters, self.row, self.stages = {}, "", None, False, None, ()
+        self.lags, self.carried, self.enters, self.row, self.stages = {}, "", False, None, ()
+        self.visited, self.visits_start, self.joins = None, False, {}
         self.spell(self.targets)
 
     def spell(self, targets, *, first=True, last=True, between=True):
@@ -95,13 +99,15 @@ class Lattice:
         found, order = np.full(emitted.shape, -np.inf), [*order]
         visited = None if self.visited is None else self.visited[::-1 if backward else 1]
         finish = self.row or (lambda row: row)
-        found[0] = finish(first)
+        found[0] = finish(np.where(visited[0], first, self.off) if self.visits_start else first)
         for t in range(1, len(found)):
             if self.stages:
                 row = self._staged(found[t - 1], weights[t], emitted[t - 1] if backward else 0.0)
                 row = row if backward else row + emitted[t]
             elif self.lags:
                 row = self._lagged(found, t, weights[t], emitted, order, backward)
+            elif self.joins:
+                row = self._joined(found[t - 1][:, None] + weights[t])
             else:
                 row = self.add.reduce(found[t - 1][:, None] + weights[t], axis=0)
             if self.enters and not backward:
@@ -135,6 +141,12 @@ class Lattice:
         taken = np.where(np.isfinite(taken), taken, 0.0)
         for s in order:
             row[s] = self.add.reduce(np.where(fresh[:, s], row - taken, rows[:, s]) + weights[:, s])
+        return row
+
+    def _joined(self, ways):
+        row = np.diagonal(ways)
+        for up in (1, 2):
+            row = self.joins.get(up, self.add)(row, np.where(self._along(up), ways, -np.inf).max(axis=0))
         return row
 
     def _along(self, up):
@@ -203,11 +215,12 @@ def _updated(lags, carried):
     return _set(lags=dict.fromkeys(lags, 0), carried=carried)
 
 
-def _visits(inside, *, later=False):
-    """Only some states are visited: ``inside(t, s, T, S)``; ``later`` if not so in the first frame."""
+def _visits(inside, *, start=False):
+    """Only some states are visited: ``inside(t, s, T, S)``; in the row with which a sweep starts if ``start``."""
     def change(lattice):
         T, S = lattice.emitted.shape
-        lattice.visited = np.array([[bool(later and t == 0 or inside(t, s, T, S)) for s in range(S)] for t in range(T)])
+        lattice.visits_start = start
+        lattice.visited = np.array([[bool(inside(t, s, T, S)) for s in range(S)] for t in range(T)])
     return change
 
 
@@ -243,6 +256,10 @@ def _of_largest(number):
 
 def _row(made):
     return _set(row=made)
+
+
+def _finite(values):
+    return np.where(np.isfinite(values), values, 0.0)
 
 
 def _half(row):
@@ -283,21 +300,6 @@ def _at(frame, value):
     return _emission(made)
 
 
-def _of_other_frame(by, wrap):
-    def made(lattice, emitted):
-        T = len(emitted)
-        frames = np.arange(T) + by
-        return emitted[frames % T if wrap else np.clip(frames, 0, T - 1)]
-    return _emission(made)
-
-
-def _of_other_state(by):
-    def made(lattice, emitted):
-        states = np.clip(np.arange(lattice.S) + by, 0, lattice.S - 1)
-        return lattice.log_probs[:, lattice.z[states]]
-    return _emission(made)
-
-
 def _leaves(lattice):
     lattice.arcs = np.broadcast_to(lattice.emitted[:, :, None], lattice.arcs.shape)
 
@@ -307,17 +309,72 @@ def _leaves_before(lattice):
     lattice.arcs = np.broadcast_to(before[:, :, None], lattice.arcs.shape)
 
 
-def _arcs_of_frame(by):
-    """Moves, and no beginnings, take the emission of another frame."""
+def _of_frames(indices):
+    """The emissions of other frames: ``indices(t, T)``."""
+    return lambda c, emitted: emitted[indices(np.arange(len(emitted)), len(emitted)) % len(emitted)]
+
+
+def _of_states(indices):
+    """The emissions of other states: ``indices(s, S)``."""
+    return lambda c, emitted: c.log_probs[:, c.z[indices(np.arange(c.S), c.S) % c.S]]
+
+
+def _of_symbols(made):
+    """The emissions of other symbols: ``made(z, is_blank, c)``."""
+    return lambda c, emitted: c.log_probs[:, made(c.z, c.z == c.blank, c) % c.log_probs.shape[1]]
+
+
+def _only_moves(made):
+    """Moves, and no beginnings, emit something else."""
     def change(lattice):
-        frames = np.clip(np.arange(len(lattice.emitted)) + by, 0, len(lattice.emitted) - 1)
-        lattice.arcs = np.broadcast_to(lattice.emitted[frames][:, None, :], lattice.arcs.shape)
+        right = lattice.emitted
+        lattice.emits(made(lattice, right.copy()))
+        arcs = lattice.arcs
+        lattice.emits(right)
+        lattice.arcs = arcs
     return change
 
 
-def _kinds(change):
-    """Emissions of the states, changed by ``change(emitted, is_blank)``."""
-    return _emission(lambda lattice, emitted: change(emitted, lattice.z == lattice.blank))
+#: What a state may emit instead.
+_TAKEN = {
+    "the emission of the frame before (t - 1 for t)": _of_frames(lambda t, T: np.maximum(t - 1, 0)),
+    "the emission of the frame after (t + 1 for t)": _of_frames(lambda t, T: np.minimum(t + 1, T - 1)),
+    "the emission of the frame before (t - 1 for t), and index -1 wraps around to the last one":
+        _of_frames(lambda t, T: t - 1),
+    "the emission of the frame after (t + 1 for t), and wraps around to the first one": _of_frames(lambda t, T: t + 1),
+    "the emission of frame 0 in every frame": _of_frames(lambda t, T: 0 * t),
+    "the emission of the last frame in every frame": _of_frames(lambda t, T: 0 * t - 1),
+    "the emission of the frame from the other end (T - 1 - t for t)": _of_frames(lambda t, T: T - 1 - t),
+    "the emission of the state before (s - 1 for s)": _of_states(lambda s, S: np.maximum(s - 1, 0)),
+    "the emission of the state after (s + 1 for s)": _of_states(lambda s, S: np.minimum(s + 1, S - 1)),
+    "the emission of the state before (s - 1 for s), and index -1 wraps around to the last state":
+        _of_states(lambda s, S: s - 1),
+    "the emission of the state after (s + 1 for s), and wraps around to the first one": _of_states(lambda s, S: s + 1),
+    "the emission of the label before (s - 2 for s)": _of_states(lambda s, S: np.where(s < 2, s, s - 2)),
+    "the emission of the next label (s + 2 for s)": _of_states(lambda s, S: np.where(s > S - 3, s, s + 2)),
+    "the emission of the label before (s - 2 for s), and wraps around": _of_states(lambda s, S: s - 2),
+    "the emission of the state from the other end (S - 1 - s for s)": _of_states(lambda s, S: S - 1 - s),
+    "the emission of the first label for every label": _of_states(lambda s, S: np.where(s % 2, 1, s)),
+    "the emission of the last label for every label": _of_states(lambda s, S: np.where(s % 2, S - 2, s)),
+    "the emission of label + 1 for that of a label": _of_symbols(lambda z, is_blank, c: np.where(is_blank, z, z + 1)),
+    "the emission of label - 1 for that of a label": _of_symbols(lambda z, is_blank, c: np.where(is_blank, z, z - 1)),
+    "the emission of a label's place in the target for that of the label": _of_symbols(
+        lambda z, is_blank, c: np.where(is_blank, z, np.arange(c.S) // 2)),
+    "the emission of symbol s for that of state s": _of_symbols(lambda z, is_blank, c: np.arange(c.S)),
+    "the emission of the symbol after blank for that of the blank": _of_symbols(
+        lambda z, is_blank, c: np.where(is_blank, z + 1, z)),
+    "the emission of the label before a blank for that of the blank": _of_states(
+        lambda s, S: np.where((s % 2 == 0) & (s > 0), s - 1, s)),
+    "the emission of the blank for every state": _of_symbols(lambda z, is_blank, c: np.full(c.S, c.blank)),
+    "the emission of symbol 0 for that of the blank (a hard-coded blank 0)": _of_symbols(
+        lambda z, is_blank, c: np.where(is_blank, 0, z)),
+    "the emission of the last symbol for that of the blank (a hard-coded blank V - 1)": _of_symbols(
+        lambda z, is_blank, c: np.where(is_blank, -1, z)),
+    "each emission twice": lambda c, emitted: 2 * emitted,
+    "no emission: it counts paths": lambda c, emitted: 0 * np.nan_to_num(emitted),
+    "no emission of blanks: their probability is missing": lambda c, emitted: np.where(c.z == c.blank, 0.0, emitted),
+    "no emission of labels: their probability is missing": lambda c, emitted: np.where(c.z == c.blank, emitted, 0.0),
+}
 
 
 def _set(**values):
@@ -365,8 +422,6 @@ _INTO = {
     "the last label (s = S - 2)": lambda s, c: s == c.S - 2, "the last blank (s = S - 1)": lambda s, c: s == c.S - 1,
     "a label equal to the one before it": lambda s, c: s > 2 and s % 2 and c.z[s] == c.z[s - 2],
 }
-#: Into these no such arc leads, or its lack is that of a beginning or an end.
-_SAID_OTHERWISE = {("the first blank (s = 0)", 1), ("the first label (s = 1)", 1), ("the last blank (s = S - 1)", 1)}
 
 
 def _own(c):
@@ -380,10 +435,9 @@ def _frame(c, by):
 #: What may happen to an arc, and what makes it so.
 _OF_ARCS = {
     **{f"{_ARCS[up]} is missing into {what}": _missing(up, into) for (what, into), up in itertools.product(
-        _INTO.items(), (0, 1)) if (what, up) not in _SAID_OTHERWISE},
+        _INTO.items(), (0, 1)) if not (up and "s = 0" in what)},
     **{f"{_ARCS[up]} is missing in {what}": _at_step(up, place) for (what, place), up in itertools.product(
-        {"the first step (into frame 1)": 0, "the last step (into frame T - 1)": -1}.items(), _ARCS)
-       if (place, up) != (0, 2)},
+        {"the first step (into frame 1)": 0, "the last step (into frame T - 1)": -1}.items(), _ARCS)},
     **{f"{arc} {what}": _arcs(up, weigh) for up, arc in _ARCS.items() for what, weigh in {
         "is counted twice": lambda c: _own(c) + np.log(2),
         "has a factor 1/2": lambda c: _own(c) - np.log(2),
@@ -402,8 +456,10 @@ _OF_ARCS = {
        for lags, what in (((1,), "s - 1 is"), ((2,), "s - 2 is"), ((1, 2), "s - 1 and s - 2 are"))
        for how, carried in (("", "here"), (": the emission comes after that", "none"),
                             (", with the emission of that frame", ""))},
-    "a row is updated in place, the skip last: s - 2 reads what the arcs from s - 1 were already added to, so paths are "
-    "counted twice": _set(stages=(1, 2)),
+    **{f"{_ARCS[up]} is compared, not added: the larger is taken (a maximum for a sum)": _set(joins={up: np.maximum})
+       for up in (1, 2)},
+    "a row is updated in place, the skip last: s - 2 reads what the arcs from s - 1 were already added to, so paths "
+    "are counted twice": _set(stages=(1, 2)),
     "a row is updated in place, the skip first: s - 1 reads what the skips were already added to, so paths are counted "
     "twice": _set(stages=(2, 1)),
     "a path may begin in any frame, not only in frame 0": _set(enters=True),
@@ -564,8 +620,8 @@ LATTICES = {
     "a skip leads from the last state into the first label (index -1 wraps around)": _skip_wraps,
     **_OF_ARCS,
     **{f"the band of states that it visits {said}": _visits(inside) for said, inside in _BANDS.items()},
-    **{f"the band of states that it visits after the first frame {said}": _visits(inside, later=True)
-       for said, inside in _BANDS.items() if said.startswith(("ends", "is", "leaves out the first"))},
+    **{f"the band of states that it visits {said}; so it is in the row that it starts with": _visits(inside, start=True)
+       for said, inside in _BANDS.items()},
     # boundaries
     "it begins in the first blank only; a path may begin with the first label as well":
         _boundary("begin", lambda s, S: s == 0),
@@ -607,6 +663,18 @@ LATTICES = {
         "its states have a factor 1/2, as if the mass were shared": lambda c: -np.log(2),
         "the last blank has a factor 1/2": lambda c: np.array([0.0, -np.log(2)]),
         "it is 0 as a probability and 1 as its log": lambda c: 1.0,
+        "the emission of the last frame is missing in it, where beta holds emissions":
+            lambda c: -_finite(c.emitted[-1, -2:]),
+        "the emission of the last blank is missing in it, where beta holds emissions":
+            lambda c: -_finite(c.emitted[-1, -2:]) * np.arange(2)[-c.S:],
+        "the emission of the last label is missing in it, where beta holds emissions":
+            lambda c: -_finite(c.emitted[-1, -2:]) * np.array([1, 0])[-c.S:],
+        "both states have the emission of the blank, where beta holds emissions":
+            lambda c: _finite(c.emitted[-1, -1]) - _finite(c.emitted[-1, -2:]),
+        "both states have the emission of the last label, where beta holds emissions":
+            lambda c: _finite(c.emitted[-1, -min(2, c.S)]) - _finite(c.emitted[-1, -2:]),
+        "it has the emissions of frame 0, where beta holds emissions":
+            lambda c: _finite(c.emitted[0, -2:]) - _finite(c.emitted[-1, -2:]),
         "it has alpha's values": lambda c: c.alpha()[-1, -2:],
     }.items()},
     "it ends one state too early, in the last label, and in the one before": _boundary(
@@ -625,40 +693,18 @@ LATTICES = {
     "in the last step the last two states are multiplied (their logs are added)":
         _set(add_last=Sum(lambda values: values.sum(axis=0))),
     # emissions
-    "it takes the emission of the frame before (t - 1 for t)": _of_other_frame(-1, False),
-    "it takes the emission of the frame after (t + 1 for t)": _of_other_frame(1, False),
-    "it takes the emission of the frame before (t - 1 for t), and index -1 wraps around to the last frame":
-        _of_other_frame(-1, True),
-    "it takes the emission of the frame after (t + 1 for t), and wraps around to the first frame":
-        _of_other_frame(1, True),
-    "its moves, but not its first frame, take the emission of the frame before (t - 1 for t)": _arcs_of_frame(-1),
-    "its moves, but not its first frame, take the emission of the frame after (t + 1 for t)": _arcs_of_frame(1),
-    "it takes the emission of the state before (s - 1 for s)": _of_other_state(-1),
-    "it takes the emission of the state after (s + 1 for s)": _of_other_state(1),
+    **{f"it takes {said}": _emission(made) for said, made in _TAKEN.items()},
+    **{f"its moves, but not its first frame, take {said}": _only_moves(made) for said, made in _TAKEN.items()},
     "it multiplies by the emission of the state that is left (the source), not of the one that is entered": _leaves,
     "a move carries the emission of the state and frame that it leaves (the source)": _leaves_before,
     "the emission of frame 0 is missing (the first frame)": _at(0, 0),
     "the emission of the last frame is missing": _at(-1, 0),
     "the emission of frame 0 is in it twice (the first frame)": _at(0, 2),
     "the emission of the last frame is in it twice": _at(-1, 2),
-    "every emission is in it twice": _emission(lambda lattice, emitted: 2 * emitted),
-    "the emissions are missing: it counts paths": _emission(lambda lattice, emitted: 0 * np.nan_to_num(emitted)),
     "only frame 0 emits": _emission(
         lambda lattice, emitted: np.concatenate([emitted[:1], 0 * np.nan_to_num(emitted[1:])])),
-    "blanks emit nothing: their probability is missing": _kinds(lambda e, is_blank: np.where(is_blank, 0.0, e)),
-    "labels emit nothing: their probability is missing": _kinds(lambda e, is_blank: np.where(is_blank, e, 0.0)),
-    "its frames are reversed, and its labels are not (time reversed)":
-        _emission(lambda lattice, emitted: emitted[::-1]),
     "its states are reversed: the labels are read backward, the frames are not":
         lambda lattice: lattice.spell(lattice.targets[::-1]),
-    "the emissions read their symbols in reverse order, the rule for skips does not":
-        _emission(lambda lattice, emitted: emitted[:, ::-1]),
-    "every state emits the blank": _emission(
-        lambda lattice, emitted: np.repeat(lattice.log_probs[:, [lattice.blank]], lattice.S, axis=1)),
-    "the emissions take symbol 0 for the blank (a hard-coded blank 0)": _emission(
-        lambda lattice, emitted: np.where(lattice.z == lattice.blank, lattice.log_probs[:, [0]], emitted)),
-    "the emissions take the last symbol for the blank (a hard-coded blank V - 1)": _emission(
-        lambda lattice, emitted: np.where(lattice.z == lattice.blank, lattice.log_probs[:, [-1]], emitted)),
     # states
     "the first blank is missing: a path has to begin with a label": _states(first=False),
     "the last blank is missing: a path has to end with a label": _states(last=False),

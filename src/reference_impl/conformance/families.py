@@ -204,14 +204,25 @@ def _parted(said, loss, gradients, wanted):
         yield alone, "loss", [loss]
 
 
+def _right(kind, log_probs, targets, blank):
+    """Loss and occupancies; of CTC by the lattice of the families, which is faster than the reference."""
+    if kind == "rnnt" or not len(log_probs):
+        module = LOSSES[kind]
+        return module.loss(log_probs, targets, blank=blank), module.occupancy(log_probs, targets, blank=blank)
+    lattice = ctc_families.Lattice(log_probs, targets, blank)
+    alpha, beta = lattice.alpha(), lattice.beta()
+    log_z = lattice.log_z(alpha)
+    used = np.zeros(lattice.log_probs.shape) if log_z == -np.inf else _ctc_used(lattice, alpha, beta, log_z)
+    return -log_z, used
+
+
 def _scores(one, variable, wanted):
-    module, probs = LOSSES[one.loss], np.exp(log_softmax(one.logits))
+    probs = np.exp(log_softmax(one.logits))
     for said, made in SCORES.items():
         if wanted(*(f"{where}{said}." for where in (_BOTH, _GRADIENT, _LOSS))):
             try:
                 log_probs = made(one.logits, one.blank)
-                loss = module.loss(log_probs, one.targets, blank=one.blank)
-                used = module.occupancy(log_probs, one.targets, blank=one.blank)
+                loss, used = _right(one.loss, log_probs, one.targets, one.blank)
                 gradients = _gradients(variable, probs, used)
                 if variable == "logits":
                     gradients += _gradients(variable, np.exp(log_probs), used)
@@ -221,17 +232,15 @@ def _scores(one, variable, wanted):
 
 
 def _utterances(one, variable, wanted):
-    module = LOSSES[one.loss]
     for said, made in UTTERANCES.items():
         if wanted(*(f"{where}{said}." for where in (_BOTH, _GRADIENT, _LOSS))):
             try:
                 other, back = made(one)
                 log_probs = log_softmax(other.logits)
-                arguments = {"targets": other.targets, "blank": other.blank}
-                used = module.occupancy(log_probs, **arguments)
+                loss, used = _right(one.loss, log_probs, other.targets, other.blank)
                 gradients = [back(each, one.logits.shape) for each in _gradients(variable, np.exp(log_probs), used)]
                 gradients += _gradients(variable, np.exp(log_softmax(one.logits)), back(used, one.logits.shape))
-                yield from _parted(said, module.loss(log_probs, **arguments), gradients, wanted)
+                yield from _parted(said, loss, gradients, wanted)
             except _NONE:
                 continue
 
