@@ -21,8 +21,16 @@ PLANTED = {
     "ctc": [
         "In beta: whether a skip is allowed is asked of the state that it leaves (the source), not of the one that it "
         "enters.",
-        "In alpha: it is updated in place over one buffer, so a state reads its neighbours in the same frame, not in "
-        "the frame before.",
+        "In alpha: it is updated in place over one buffer, so s - 1 and s - 2 are of the same frame, already "
+        "updated, not of the frame before.",
+        "In alpha and beta: a row is updated in place, the skip last: s - 2 reads what the arcs from s - 1 were "
+        "already added to, so paths are counted twice.",
+        "In alpha: the band of states that it visits ends at s < 2t + 1, where s < 2t + 2 has to be visited: the states "
+        "of a new label in every frame are not visited.",
+        "In the loss alone: alpha is divided by its sum in each frame, and the scale of the last frame is missing in "
+        "the loss.",
+        "In loss and gradient: a length check before the recursion asks for as many frames as states (2U + 1); an "
+        "utterance with fewer is called impossible.",
         "In beta, with log Z from beta: it ends in the last blank only; a path may end in the last label, too.",
         "In beta: its moves, but not its first frame, take the emission of the frame before (t - 1 for t).",
         "In alpha: it takes the emission of the state after (s + 1 for s).",
@@ -58,7 +66,7 @@ PLANTED = {
     ],
 }
 #: One of each kind is fast.
-FAST = {PLANTED["ctc"][0], PLANTED["ctc"][11], PLANTED["rnnt"][5]}
+FAST = {PLANTED["ctc"][0], PLANTED["ctc"][15], PLANTED["rnnt"][5]}
 
 
 def with_mistake(kind, sentence, *, rounded=False):
