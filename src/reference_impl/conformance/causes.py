@@ -16,6 +16,7 @@ import numpy as np
 from ..bug_bank import BUGS
 from .conventions import Conventions
 from .families import answers
+from .problem import Problem
 from .subjects import Refused, candidate_subject
 from .sweep_mistakes import sweep_mistakes
 from .vectors.mistakes import mistakes_of
@@ -25,6 +26,8 @@ __all__ = ["explanations", "families"]
 _PADDING = "It is right but for the padding, where a gradient is 0."
 _LENGTHS = "The lengths are ignored: padded frames take part."
 _UPSTREAM = "The upstream gradient is ignored."
+#: Of utterances with no more scores, what all mistakes lead to is kept for a while.
+_KEPT = 200
 
 
 def explanations(problem, field, conventions: Conventions, given, *, only=None) -> Iterator[tuple[str, np.ndarray]]:
@@ -79,8 +82,22 @@ def families(problem, field, conventions: Conventions, *, only=None) -> Iterator
 
 
 def _by_sentence(one, field, variable, only):
+    if only is None and one.logits.size <= _KEPT:
+        return _all(one.logits.tobytes(), one.logits.dtype.str, one.logits.shape, tuple(one.targets.tolist()),
+                    one.blank, one.fastemit_lambda, variable)[field]
     return {sentence: values for sentence, about, values in answers(one, variable, only=only, field=field)
             if about == field}
+
+
+@functools.lru_cache(maxsize=16)
+def _all(scores, dtype, shape, targets, blank, fastemit_lambda, variable):
+    """All sentences by field: a search asks for those of loss and of gradient, and asks again in float32."""
+    one = Problem("", "", np.frombuffer(scores, dtype).reshape(shape).copy(), np.array(targets, dtype=np.int64), blank,
+                  fastemit_lambda=fastemit_lambda)
+    found = {"loss": {}, "gradient": {}}
+    for sentence, field, values in answers(one, variable):
+        found[field][sentence] = values
+    return found
 
 
 def _right_one(one, field, variable):

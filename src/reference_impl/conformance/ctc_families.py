@@ -1,38 +1,75 @@
-"""Families of mistakes in CTC's lattice: its states, moves, emissions, boundaries and posteriors. It names no answer.
+"""Families of mistakes in CTC's lattice: its states, moves, emissions, boundaries and sums. It names no answer.
 
-A mistake changes a :class:`Lattice`. Which sweep makes it, and where log Z comes from, is up to `families.py`.
+A mistake changes a :class:`Lattice`. Which sweep makes it, and where log Z comes from, is up to `families.py`; what is
+made of alpha and beta is in `ctc_posteriors.py`.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import numpy as np
 
-__all__ = ["LATTICES", "OCCUPANCIES", "Lattice", "occupancy"]
+__all__ = ["LATTICES", "Lattice"]
 
 
 class Lattice:
-    """States, moves between them and what they emit; ``alpha`` contains the emission at t, and ``beta`` does not."""
+    """States, arcs between them and what they emit; ``alpha`` contains the emission at t, and ``beta`` does not.
+
+    An arc leads ``up`` by 0, 1 or 2 states, and from one frame to the next. What a mistake may change:
+
+    begin, end : (S,) bool
+        The states of the first and of the last frame.
+    start, last : (S,), optional
+        The first row of alpha, and the last of beta, if they are not made of these.
+    moves : (S, S) bool
+        The arcs.
+    arcs : (T, S, S)
+        Their log weights on entering a frame, the emission included.
+    lags : dict
+        By ``up``, how many frames back an arc reads: 0 is the row that is being written.
+    carried : "" | "none" | "here"
+        What an arc with a lag of 0 finds in that row: all; no emission yet; in beta, that of the row's own frame.
+    visited : (T, S) bool, optional
+        The states that are computed; the others stay impossible. The row with which a sweep starts is computed apart,
+        unless ``visits_start``.
+    enters : bool
+        Whether a path may begin in any frame, in the states ``begin``.
+    row : callable
+        What becomes of each row.
+    stages : tuple of int
+        The arcs by ``up``, one at a time over the whole row, which is updated in place.
+    joins : dict
+        By ``up``, how an arc is joined to those of fewer states, if not by ``add``.
+    add, add_last, off
+        The sum, that over the last states, and log 0.
+    """
 
     def __init__(self, log_probs, targets, blank):
         self.log_probs, self.blank, self.targets = np.asarray(log_probs, dtype=np.float64), blank, np.asarray(targets)
         if not len(self.log_probs):
             raise ValueError("no frames")
-        self.add, self.off, self.in_place, self.start = np.logaddexp, -np.inf, "", None
+        self.add, self.add_last, self.off, self.start, self.last = np.logaddexp, None, -np.inf, None, None
+        self.lags, self.carried, self.enters, self.row, self.stages = {}, "", False, None, ()
+        self.visited, self.visits_start, self.joins = None, False, {}
         self.spell(self.targets)
 
     def spell(self, targets, *, first=True, last=True, between=True):
-        """Give it the states of other targets, or leave some of the blanks out."""
+        """Give it the states of other targets, or leave some of the blanks out: ``between(label, next one)``."""
         z = [self.blank] if first or not len(targets) else []
         for u, label in enumerate(targets):
-            z += [int(label)] + ([self.blank] if (last if u == len(targets) - 1 else between) else [])
+            inner = between(label, targets[u + 1]) if callable(between) and u < len(targets) - 1 else between
+            z += [int(label)] + ([self.blank] if (last if u == len(targets) - 1 else inner) else [])
+        self.states(z)
+
+    def states(self, z):
+        """Give it the states with these symbols."""
         self.z, self.S = np.array(z), len(z)
         self.moves = np.eye(self.S, dtype=bool) | np.eye(self.S, k=1, dtype=bool)
         self.skips(lambda s: z[s] != self.blank and z[s] != z[s - 2])
         self.begin, self.end = np.arange(self.S) < 2, np.arange(self.S) >= self.S - 2
-        self.emitted = self.log_probs[:, self.z]
-        self.arcs = np.broadcast_to(self.emitted[:, None, :], (len(self.emitted), self.S, self.S))
+        self.emits(self.log_probs[:, self.z])
 
     def skips(self, may: Callable):
         """Allow the skip into state s where ``may(s)`` says so, and no other."""
@@ -49,36 +86,77 @@ class Lattice:
         return np.where(self.moves, self.arcs, self.off)
 
     def alpha(self):
-        found, weights = np.full(self.emitted.shape, -np.inf), self.weights()
-        found[0] = np.where(self.begin, self.emitted[0], self.off) if self.start is None else self.start
-        for t in range(1, len(found)):
-            if self.in_place:
-                row = found[t - 1].copy()
-                for s in range(self.S) if self.in_place == "up" else reversed(range(self.S)):
-                    row[s] = self.add.reduce(row + weights[t, :, s])
-                found[t] = row
-            else:
-                found[t] = self.add.reduce(found[t - 1][:, None] + weights[t], axis=0)
-        return found
+        start = np.where(self.begin, self.emitted[0], self.off) if self.start is None else self.start
+        return self._swept(start, self.weights(), self.emitted, range(self.S))
 
     def beta(self):
-        found, weights = np.full(self.emitted.shape, -np.inf), self.weights()
-        found[-1] = np.where(self.end, 0.0, self.off)
-        for t in reversed(range(len(found) - 1)):
-            if self.in_place:
-                row = found[t + 1].copy()
-                for s in reversed(range(self.S)) if self.in_place == "up" else range(self.S):
-                    row[s] = self.add.reduce(row + weights[t + 1, s])
-                found[t] = row
+        """Alpha of the reversed frames and arcs; what it holds of a row's emission goes onto the arcs that leave it."""
+        last = np.where(self.end, 0.0, self.off) if self.last is None else self.last
+        weights = np.swapaxes(np.concatenate([self.weights()[:1], self.weights()[:0:-1]]), 1, 2)
+        return self._swept(last, weights, self.emitted[::-1], reversed(range(self.S)), backward=True)[::-1]
+
+    def _swept(self, first, weights, emitted, order, *, backward=False):
+        found, order = np.full(emitted.shape, -np.inf), [*order]
+        visited = None if self.visited is None else self.visited[::-1 if backward else 1]
+        finish = self.row or (lambda row: row)
+        found[0] = finish(np.where(visited[0], first, self.off) if self.visits_start else first)
+        for t in range(1, len(found)):
+            if self.stages:
+                row = self._staged(found[t - 1], weights[t], emitted[t - 1] if backward else 0.0)
+                row = row if backward else row + emitted[t]
+            elif self.lags:
+                row = self._lagged(found, t, weights[t], emitted, order, backward)
+            elif self.joins:
+                row = self._joined(found[t - 1][:, None] + weights[t])
             else:
-                found[t] = self.add.reduce(weights[t + 1] + found[t + 1][None], axis=1)
+                row = self.add.reduce(found[t - 1][:, None] + weights[t], axis=0)
+            if self.enters and not backward:
+                row = self.add.reduce([row, np.where(self.begin, emitted[t], -np.inf)])
+            found[t] = finish(row if visited is None else np.where(visited[t], row, self.off))
         return found
 
+    def _staged(self, before, weights, emission):
+        row = before + emission
+        for up in self.stages:
+            ways = np.where(self._along(up) & np.isfinite(weights), row[:, None], -np.inf)
+            row = self.add.reduce([row, np.logaddexp.reduce(ways, axis=0)])
+        return row
+
+    def _lagged(self, found, t, weights, emitted, order, backward):
+        def behind(lag):
+            return found[t - lag] if lag <= t else np.full(self.S, -np.inf)
+
+        rows = np.repeat(found[t - 1][:, None], self.S, axis=1)
+        for up, lag in self.lags.items():
+            if lag:
+                rows = np.where(self._along(up), behind(lag)[:, None], rows)
+        fresh = [self._along(up) for up, lag in self.lags.items() if not lag]
+        if not fresh:
+            return self.add.reduce(rows + weights, axis=0)
+        fresh, row = np.any(fresh, axis=0), np.full(self.S, -np.inf)
+        if backward:
+            taken = {"": 0.0 * emitted[t], "none": emitted[t - 1], "here": emitted[t - 1] - emitted[t]}[self.carried]
+        else:
+            taken = emitted[t] if self.carried == "none" else 0.0 * emitted[t]
+        taken = np.where(np.isfinite(taken), taken, 0.0)
+        for s in order:
+            row[s] = self.add.reduce(np.where(fresh[:, s], row - taken, rows[:, s]) + weights[:, s])
+        return row
+
+    def _joined(self, ways):
+        row = np.diagonal(ways)
+        for up in (1, 2):
+            row = self.joins.get(up, self.add)(row, np.where(self._along(up), ways, -np.inf).max(axis=0))
+        return row
+
+    def _along(self, up):
+        return np.eye(self.S, k=up, dtype=bool) | np.eye(self.S, k=-up, dtype=bool)
+
     def log_z(self, alpha):
-        return self.add.reduce(alpha[-1][self.end]) if self.end.any() else -np.inf
+        return (self.add_last or self.add).reduce(alpha[-1][self.end]) if self.end.any() else -np.inf
 
     def log_z_of_beta(self, beta):
-        return self.add.reduce((self.emitted[0] + beta[0])[self.begin])
+        return (self.add_last or self.add).reduce((self.emitted[0] + beta[0])[self.begin])
 
 
 # --- mistakes: functions that change a lattice ---
@@ -91,11 +169,101 @@ def _skips(may):
 
 def _without(diagonal, into):
     """Some of the moves along a diagonal are missing: those into a state for which ``into`` is true of (is a blank)."""
+    return _missing(diagonal, lambda s, c: into(c.z[s] == c.blank))
+
+
+def _missing(up, into):
+    """The arcs that lead up by so many states are missing: ``into(s, lattice)`` says into which states."""
     def change(lattice):
-        for s in range(diagonal, lattice.S):
-            if into(lattice.z[s] == lattice.blank):
-                lattice.moves[s - diagonal, s] = False
+        for s in range(up, lattice.S):
+            if into(s, lattice):
+                lattice.moves[s - up, s] = False
     return change
+
+
+def _arcs(up, weigh):
+    """Arcs have another log weight: ``weigh(c)`` is (T, S, S), or of a shape that broadcasts."""
+    def change(lattice):
+        lattice.arcs = np.where(np.eye(lattice.S, k=up, dtype=bool), weigh(lattice), lattice.arcs)
+    return change
+
+
+def _arcs_read(up, by):
+    """For the arc from s - up, one from s - by with the emission of s, which may be there already: twice, then."""
+    def change(lattice):
+        entered = np.eye(lattice.S, k=up, dtype=bool) & lattice.moves
+        weights = 1 * (lattice.moves & ~entered)
+        for s in np.flatnonzero(entered.any(axis=0)):
+            if 0 <= s - by < lattice.S:
+                weights[s - by, s] += 1
+        lattice.moves = weights > 0
+        lattice.arcs = lattice.arcs + np.log(np.maximum(weights, 1))
+    return change
+
+
+def _at_step(up, place):
+    """Arcs into one of the frames after the first are missing: ``place`` indexes these frames."""
+    def change(lattice):
+        if len(lattice.emitted) > 1:
+            gone = np.zeros((len(lattice.emitted), lattice.S, lattice.S), bool)
+            gone[1:][place] = np.eye(lattice.S, k=up, dtype=bool)
+            lattice.arcs = np.where(gone, -np.inf, lattice.arcs)
+    return change
+
+
+def _updated(lags, carried):
+    return _set(lags=dict.fromkeys(lags, 0), carried=carried)
+
+
+def _visits(inside, *, start=False):
+    """Only some states are visited: ``inside(t, s, T, S)``; in the row with which a sweep starts if ``start``."""
+    def change(lattice):
+        T, S = lattice.emitted.shape
+        lattice.visits_start = start
+        lattice.visited = np.array([[bool(inside(t, s, T, S)) for s in range(S)] for t in range(T)])
+    return change
+
+
+def _respelt(made):
+    """Other states: ``made(z, blank)``."""
+    return lambda lattice: lattice.states(made(lattice.z.tolist(), lattice.blank))
+
+
+class Sum:
+    """A sum in the log domain that goes wrong: ``add(values)`` along the first axis, of what is not impossible."""
+
+    def __init__(self, add):
+        self._add = add
+
+    def reduce(self, values, axis=0):
+        return self._add(np.moveaxis(np.asarray(values, dtype=np.float64), axis, 0))
+
+
+def _in_pairs(add):
+    """Each sum is one of pairs, ``add(larger, difference)``, one after another; what is impossible adds nothing."""
+    def fold(values):
+        found = np.full(values.shape[1:], -np.inf)
+        for each in values:
+            larger, smaller = np.maximum(found, each), np.minimum(found, each)
+            found = np.where(smaller > -np.inf, add(larger, larger - np.where(smaller > -np.inf, smaller, 0.0)), larger)
+        return found
+    return Sum(fold)
+
+
+def _of_largest(number):
+    return Sum(lambda values: np.logaddexp.reduce(np.sort(values, axis=0)[-number:], axis=0))
+
+
+def _row(made):
+    return _set(row=made)
+
+
+def _finite(values):
+    return np.where(np.isfinite(values), values, 0.0)
+
+
+def _half(row):
+    return np.float64(np.float16(row))
 
 
 def _wraps(lattice):
@@ -132,21 +300,6 @@ def _at(frame, value):
     return _emission(made)
 
 
-def _of_other_frame(by, wrap):
-    def made(lattice, emitted):
-        T = len(emitted)
-        frames = np.arange(T) + by
-        return emitted[frames % T if wrap else np.clip(frames, 0, T - 1)]
-    return _emission(made)
-
-
-def _of_other_state(by):
-    def made(lattice, emitted):
-        states = np.clip(np.arange(lattice.S) + by, 0, lattice.S - 1)
-        return lattice.log_probs[:, lattice.z[states]]
-    return _emission(made)
-
-
 def _leaves(lattice):
     lattice.arcs = np.broadcast_to(lattice.emitted[:, :, None], lattice.arcs.shape)
 
@@ -156,17 +309,72 @@ def _leaves_before(lattice):
     lattice.arcs = np.broadcast_to(before[:, :, None], lattice.arcs.shape)
 
 
-def _arcs_of_frame(by):
-    """Moves, and no beginnings, take the emission of another frame."""
+def _of_frames(indices):
+    """The emissions of other frames: ``indices(t, T)``."""
+    return lambda c, emitted: emitted[indices(np.arange(len(emitted)), len(emitted)) % len(emitted)]
+
+
+def _of_states(indices):
+    """The emissions of other states: ``indices(s, S)``."""
+    return lambda c, emitted: c.log_probs[:, c.z[indices(np.arange(c.S), c.S) % c.S]]
+
+
+def _of_symbols(made):
+    """The emissions of other symbols: ``made(z, is_blank, c)``."""
+    return lambda c, emitted: c.log_probs[:, made(c.z, c.z == c.blank, c) % c.log_probs.shape[1]]
+
+
+def _only_moves(made):
+    """Moves, and no beginnings, emit something else."""
     def change(lattice):
-        frames = np.clip(np.arange(len(lattice.emitted)) + by, 0, len(lattice.emitted) - 1)
-        lattice.arcs = np.broadcast_to(lattice.emitted[frames][:, None, :], lattice.arcs.shape)
+        right = lattice.emitted
+        lattice.emits(made(lattice, right.copy()))
+        arcs = lattice.arcs
+        lattice.emits(right)
+        lattice.arcs = arcs
     return change
 
 
-def _kinds(change):
-    """Emissions of the states, changed by ``change(emitted, is_blank)``."""
-    return _emission(lambda lattice, emitted: change(emitted, lattice.z == lattice.blank))
+#: What a state may emit instead.
+_TAKEN = {
+    "the emission of the frame before (t - 1 for t)": _of_frames(lambda t, T: np.maximum(t - 1, 0)),
+    "the emission of the frame after (t + 1 for t)": _of_frames(lambda t, T: np.minimum(t + 1, T - 1)),
+    "the emission of the frame before (t - 1 for t), and index -1 wraps around to the last one":
+        _of_frames(lambda t, T: t - 1),
+    "the emission of the frame after (t + 1 for t), and wraps around to the first one": _of_frames(lambda t, T: t + 1),
+    "the emission of frame 0 in every frame": _of_frames(lambda t, T: 0 * t),
+    "the emission of the last frame in every frame": _of_frames(lambda t, T: 0 * t - 1),
+    "the emission of the frame from the other end (T - 1 - t for t)": _of_frames(lambda t, T: T - 1 - t),
+    "the emission of the state before (s - 1 for s)": _of_states(lambda s, S: np.maximum(s - 1, 0)),
+    "the emission of the state after (s + 1 for s)": _of_states(lambda s, S: np.minimum(s + 1, S - 1)),
+    "the emission of the state before (s - 1 for s), and index -1 wraps around to the last state":
+        _of_states(lambda s, S: s - 1),
+    "the emission of the state after (s + 1 for s), and wraps around to the first one": _of_states(lambda s, S: s + 1),
+    "the emission of the label before (s - 2 for s)": _of_states(lambda s, S: np.where(s < 2, s, s - 2)),
+    "the emission of the next label (s + 2 for s)": _of_states(lambda s, S: np.where(s > S - 3, s, s + 2)),
+    "the emission of the label before (s - 2 for s), and wraps around": _of_states(lambda s, S: s - 2),
+    "the emission of the state from the other end (S - 1 - s for s)": _of_states(lambda s, S: S - 1 - s),
+    "the emission of the first label for every label": _of_states(lambda s, S: np.where(s % 2, 1, s)),
+    "the emission of the last label for every label": _of_states(lambda s, S: np.where(s % 2, S - 2, s)),
+    "the emission of label + 1 for that of a label": _of_symbols(lambda z, is_blank, c: np.where(is_blank, z, z + 1)),
+    "the emission of label - 1 for that of a label": _of_symbols(lambda z, is_blank, c: np.where(is_blank, z, z - 1)),
+    "the emission of a label's place in the target for that of the label": _of_symbols(
+        lambda z, is_blank, c: np.where(is_blank, z, np.arange(c.S) // 2)),
+    "the emission of symbol s for that of state s": _of_symbols(lambda z, is_blank, c: np.arange(c.S)),
+    "the emission of the symbol after blank for that of the blank": _of_symbols(
+        lambda z, is_blank, c: np.where(is_blank, z + 1, z)),
+    "the emission of the label before a blank for that of the blank": _of_states(
+        lambda s, S: np.where((s % 2 == 0) & (s > 0), s - 1, s)),
+    "the emission of the blank for every state": _of_symbols(lambda z, is_blank, c: np.full(c.S, c.blank)),
+    "the emission of symbol 0 for that of the blank (a hard-coded blank 0)": _of_symbols(
+        lambda z, is_blank, c: np.where(is_blank, 0, z)),
+    "the emission of the last symbol for that of the blank (a hard-coded blank V - 1)": _of_symbols(
+        lambda z, is_blank, c: np.where(is_blank, -1, z)),
+    "each emission twice": lambda c, emitted: 2 * emitted,
+    "no emission: it counts paths": lambda c, emitted: 0 * np.nan_to_num(emitted),
+    "no emission of blanks: their probability is missing": lambda c, emitted: np.where(c.z == c.blank, 0.0, emitted),
+    "no emission of labels: their probability is missing": lambda c, emitted: np.where(c.z == c.blank, emitted, 0.0),
+}
 
 
 def _set(**values):
@@ -188,14 +396,190 @@ def _starts(lattice, values):
     return found
 
 
+def _first_cells(values):
+    """The first row of alpha: ``values(c)`` are those of its first two states."""
+    return _start(lambda c: np.append(np.broadcast_to(values(c), 2)[:c.S], np.full(max(c.S - 2, 0), -np.inf)))
+
+
+def _last_cells(values):
+    """The last row of beta: ``values(c)`` are those of its last two states."""
+    def change(lattice):
+        cells = np.broadcast_to(values(lattice), 2)[-min(2, lattice.S):]
+        lattice.last = np.append(np.full(max(lattice.S - 2, 0), -np.inf), cells)
+    return change
+
+
 def _states(**blanks):
     return lambda lattice: lattice.spell(lattice.targets, **blanks)
+
+
+#: The three arcs, by how many states they lead up.
+_ARCS = {0: "the arc that stays in a state (s)", 1: "the arc from the state before (s - 1)",
+         2: "the skip from the label before (s - 2)"}
+#: Some of the states that an arc enters.
+_INTO = {
+    "the first blank (s = 0)": lambda s, c: s == 0, "the first label (s = 1)": lambda s, c: s == 1,
+    "the last label (s = S - 2)": lambda s, c: s == c.S - 2, "the last blank (s = S - 1)": lambda s, c: s == c.S - 1,
+    "a label equal to the one before it": lambda s, c: s > 2 and s % 2 and c.z[s] == c.z[s - 2],
+}
+
+
+def _own(c):
+    return c.emitted[:, None, :]
+
+
+def _frame(c, by):
+    return c.emitted[np.clip(np.arange(len(c.emitted)) + by, 0, len(c.emitted) - 1)]
+
+
+#: What may happen to an arc, and what makes it so.
+_OF_ARCS = {
+    **{f"{_ARCS[up]} is missing into {what}": _missing(up, into) for (what, into), up in itertools.product(
+        _INTO.items(), (0, 1)) if not (up and "s = 0" in what)},
+    **{f"{_ARCS[up]} is missing in {what}": _at_step(up, place) for (what, place), up in itertools.product(
+        {"the first step (into frame 1)": 0, "the last step (into frame T - 1)": -1}.items(), _ARCS)},
+    **{f"{arc} {what}": _arcs(up, weigh) for up, arc in _ARCS.items() for what, weigh in {
+        "is counted twice": lambda c: _own(c) + np.log(2),
+        "has a factor 1/2": lambda c: _own(c) - np.log(2),
+        "does not emit: its emission is missing": lambda c: 0.0,
+        "emits twice": lambda c: 2 * _own(c),
+        "takes the emission of the frame before (t - 1 for t)": lambda c: _frame(c, -1)[:, None, :],
+        "takes the emission of the frame after (t + 1 for t)": lambda c: _frame(c, 1)[:, None, :],
+        **({"takes the emission of the state that it leaves": lambda c: c.emitted[:, :, None]} if up else {}),
+        "takes the emission of the blank": lambda c: c.log_probs[:, c.blank][:, None, None],
+    }.items()},
+    **{f"{arc} reads frame t - 2, not t - 1": _set(lags={up: 2}) for up, arc in _ARCS.items()},
+    **{f"{arc} reads s{f' - {by}' if by > 0 else f' + {-by}' if by else ''} instead (the source state is shifted)":
+       _arcs_read(up, by) for up, arc in _ARCS.items() for by in (up - 1, up + 1, *((0,) if up == 2 else ()))},
+    **{f"it is updated in place over one buffer, so {what} of the same frame, already updated, not of the frame "
+       f"before{how}": _updated(lags, carried)
+       for lags, what in (((1,), "s - 1 is"), ((2,), "s - 2 is"), ((1, 2), "s - 1 and s - 2 are"))
+       for how, carried in (("", "here"), (": the emission comes after that", "none"),
+                            (", with the emission of that frame", ""))},
+    **{f"{_ARCS[up]} is compared, not added: the larger is taken (a maximum for a sum)": _set(joins={up: np.maximum})
+       for up in (1, 2)},
+    "a row is updated in place, the skip last: s - 2 reads what the arcs from s - 1 were already added to, so paths "
+    "are counted twice": _set(stages=(1, 2)),
+    "a row is updated in place, the skip first: s - 1 reads what the skips were already added to, so paths are counted "
+    "twice": _set(stages=(2, 1)),
+    "a path may begin in any frame, not only in frame 0": _set(enters=True),
+}
+#: States that are visited in each frame, where a band is too narrow or a loop too short: whether (t, s) is inside.
+_BANDS = {
+    "ends at s < 2t + 1, where s < 2t + 2 has to be visited: the states of a new label in every frame are not visited":
+        lambda t, s, T, S: s < 2 * t + 1,
+    "ends at s < 2t, where s < 2t + 2 has to be visited": lambda t, s, T, S: s < 2 * t,
+    "ends at s < t + 2, as if a frame led up by one state only; s < 2t + 2 has to be visited":
+        lambda t, s, T, S: s < t + 2,
+    "ends at s <= t, as if a frame led up by one state only; s < 2t + 2 has to be visited":
+        lambda t, s, T, S: s <= t,
+    "begins at s >= S - 2 (T - t) + 1, where s >= S - 2 (T - t) has to be visited (one too narrow)":
+        lambda t, s, T, S: s >= S - 2 * (T - t) + 1 or t == T - 1 and s == S - 1,
+    "begins at s >= S - 2 (T - t) + 2 before the last frame, where s >= S - 2 (T - t) has to be visited":
+        lambda t, s, T, S: t == T - 1 or s >= S - 2 * (T - t) + 2,
+    "begins at s >= S - 2 (T - t) + 1 before the last frame, where s >= S - 2 (T - t) has to be visited":
+        lambda t, s, T, S: t == T - 1 or s >= S - 2 * (T - t) + 1,
+    "begins at s >= S - (T - t), as if a frame led up by one state only; s >= S - 2 (T - t) has to be visited":
+        lambda t, s, T, S: s >= S - (T - t),
+    "begins at s >= S - (T - t) - 1, as if a frame led up by one state only; s >= S - 2 (T - t) has to be visited":
+        lambda t, s, T, S: s >= S - (T - t) - 1,
+    "is one too narrow on both sides: 2t + 1 for 2t + 2, and S - 2 (T - t) + 1 for S - 2 (T - t)":
+        lambda t, s, T, S: S - 2 * (T - t) + 1 <= s < 2 * t + 1,
+    "leaves out the first blank: the loop over the states begins at s = 1": lambda t, s, T, S: s > 0,
+    "leaves out the first two states: the loop over the states begins at s = 2": lambda t, s, T, S: s > 1,
+    "leaves out the last blank: the loop over the states ends too early": lambda t, s, T, S: s < S - 1,
+    "leaves out the last two states: the loop over the states ends too early": lambda t, s, T, S: s < S - 2,
+    "leaves out the first and the last state": lambda t, s, T, S: 0 < s < S - 1,
+}
+#: Sums in the log domain that go wrong.
+_SUMS = {
+    "it adds with base 2, log2(2^a + 2^b), where scores are natural logs": np.logaddexp2,
+    "it adds with base 10, log10(10^a + 10^b), where scores are natural logs":
+        _in_pairs(lambda a, gap: a + np.log10(1 + 10.0**-gap)),
+    "log(1 + x) is taken for x in its sums": _in_pairs(lambda a, gap: a + np.exp(-gap)),
+    "log(1 + x) is taken for x - x^2 / 2 in its sums":
+        _in_pairs(lambda a, gap: a + np.exp(-gap) - np.exp(-2 * gap) / 2),
+    "its sums are log(1 + exp(b - a)), without the larger of both": _in_pairs(lambda a, gap: np.log1p(np.exp(-gap))),
+    "its sums subtract: log(exp(a) - exp(b))": _in_pairs(lambda a, gap: a + np.log(-np.expm1(-gap))),
+    "its sums add the logs, the product of probabilities": _in_pairs(lambda a, gap: 2 * a - gap),
+    "its sums are means: they are divided by 2": _in_pairs(lambda a, gap: a + np.log1p(np.exp(-gap)) - np.log(2)),
+    "its sums have the two largest terms only": _of_largest(2),
+    **{f"its sums leave out what is smaller than the rest by a factor of exp({at:g})":
+       _in_pairs(lambda a, gap, at=at: np.where(gap < at, a + np.log1p(np.exp(-gap)), a)) for at in (1, 2, 5, 10, 20)},
+}
+#: What becomes of a row.
+_ROWS = {
+    "its rows are rounded to half precision (float16)": _half,
+    "probabilities underflow: it is not rescaled": lambda row: np.where(row < np.log(5e-324), -np.inf, row),
+    "probabilities underflow in float32: it is not rescaled": lambda row: np.where(row < np.log(1.4e-45), -np.inf, row),
+    **{f"its rows are clipped from below at -{at:g}, a floor": lambda row, at=at: np.maximum(row, -at)
+       for at in (5.0, 10.0, 20.0, 30.0, 50.0, 100.0, 1000.0)},
+    **{f"its probabilities have a floor of {eps:.0e}": lambda row, eps=eps: np.maximum(row, np.log(eps))
+       for eps in (1e-4, 1e-6, 1e-7, 1e-8, 1e-10, 1e-12, 1e-15)},
+    **{f"an epsilon of {eps:.0e} is added to its probabilities": lambda row, eps=eps: np.logaddexp(row, np.log(eps))
+       for eps in (1e-4, 1e-6, 1e-7, 1e-8, 1e-10, 1e-12, 1e-15)},
+}
+#: Further rules for skips: whether one leads into s.
+_RULES = {
+    "the rule for skips compares with the label before the last one (s - 4 for s - 2)":
+        lambda z, s, blank: z[s] != blank and (s < 4 or z[s] != z[s - 4]),
+    "the rule for skips compares with the first label of the target":
+        lambda z, s, blank: z[s] != blank and z[s] != z[1],
+    "the rule for skips compares with the last label of the target":
+        lambda z, s, blank: z[s] != blank and z[s] != z[-2],
+    "the rule for skips compares with the last symbol instead of blank (a hard-coded blank V - 1)": None,
+    "skips are allowed to a larger label only (> where != belongs)":
+        lambda z, s, blank: z[s] != blank and z[s] > z[s - 2],
+    "skips are allowed to a smaller label only (< where != belongs)":
+        lambda z, s, blank: z[s] != blank and z[s] < z[s - 2],
+    "no skip leaves label 0": lambda z, s, blank: z[s] != blank and z[s] != z[s - 2] and z[s - 2] != 0,
+    "skips are allowed into the second label only, the first skip":
+        lambda z, s, blank: s == 3 and z[s] != z[s - 2],
+    "skips are allowed into the last label only": lambda z, s, blank: s == len(z) - 2 and z[s] != z[s - 2],
+    "skips are allowed from blank to blank as well, but not over equal labels":
+        lambda z, s, blank: z[s] == blank or z[s] != z[s - 2],
+    "skips are allowed from blank to blank if the labels around differ":
+        lambda z, s, blank: z[s] == blank and 2 < s < len(z) - 1 and z[s - 1] != z[s + 1]
+        or z[s] != blank and z[s] != z[s - 2],
+    "the first label may be skipped, from the first blank to the second":
+        lambda z, s, blank: s == 2 or z[s] != blank and z[s] != z[s - 2],
+    "the last label may be skipped, from the blank before it to the last":
+        lambda z, s, blank: s == len(z) - 1 or z[s] != blank and z[s] != z[s - 2],
+    "a skip is not allowed into or from a label that occurs more than once":
+        lambda z, s, blank: z[s] != blank and max((z == z[s]).sum(), (z == z[s - 2]).sum()) == 1,
+    "a skip is not allowed into a label that occurs more than once":
+        lambda z, s, blank: z[s] != blank and (z == z[s]).sum() == 1,
+    "after equal labels no skip is allowed any more":
+        lambda z, s, blank: z[s] != blank and not (z[3:s + 1:2] == z[1:s - 1:2]).any(),
+    "the rule for skips is right for every second label only":
+        lambda z, s, blank: z[s] != blank and z[s] != z[s - 2] and s % 4 == 3,
+}
+
+
+def _skips_but_last_symbol(lattice):
+    last = lattice.log_probs.shape[1] - 1
+    lattice.skips(lambda s: lattice.z[s] not in (last, lattice.z[s - 2]))
+
+
+#: Other states.
+_SPELLINGS = {
+    "there are two blanks between labels": lambda z, blank: [
+        k for s, each in enumerate(z) for k in ([each] * 2 if each == blank and 0 < s < len(z) - 1 else [each])],
+    "every label stands twice, with a blank between": lambda z, blank: [
+        k for each in z for k in ([each] if each == blank else [each, blank, each])],
+    "every label has two states, one after the other": lambda z, blank: [
+        k for each in z for k in ([each] if each == blank else [each, each])],
+    "the labels stand where the blanks belong (even states)": lambda z, blank: [*z[1:], blank],
+    "the last label is missing, and its two states are blanks": lambda z, blank: [*z[:-2], blank, blank][-len(z):],
+    "the last label stands at the end, behind the last blank (off by one)": lambda z, blank: [blank, *z][:len(z)],
+}
 
 
 #: By the sentence that names it, what a mistake makes of a lattice.
 LATTICES = {
     # the rule for skips
-    "it skips the blank between two equal labels; there a blank has to be passed":
+    "it skips the blank between two equal labels; there a blank has to be passed (as where a rule for skips compares "
+    "neighbouring states, s with s - 1)":
         _skips(lambda z, s, blank: z[s] != blank),
     "it never skips a blank between two different labels": _skips(lambda z, s, blank: False),
     "it skips labels, too, from a blank to the next blank": _skips(lambda z, s, blank: True),
@@ -214,8 +598,6 @@ LATTICES = {
         _skips(lambda z, s, blank: z[s - 2] != blank and (s - 2 < 2 or z[s - 2] != z[s - 4])),
     "whether a skip is allowed is asked of the state passed over, one too low":
         _skips(lambda z, s, blank: z[s - 1] != blank and z[s - 1] != z[s - 3]),
-    "the rule for skips compares neighbouring states, which always differ, so equal labels need no blank between them":
-        _skips(lambda z, s, blank: z[s] != blank and z[s] != z[s - 1]),
     "the skip into the last label is missing": _skips(
         lambda z, s, blank: z[s] != blank and z[s] != z[s - 2] and s < len(z) - 2),
     "the first skip, from the first label to the second, is missing (off by one)": _skips(
@@ -224,6 +606,7 @@ LATTICES = {
         lambda z, s, blank: z[s] != blank and z[s] != z[s - 2] and len({*z.tolist()}) == len(z) // 2 + 1),
     "a skip is not allowed into a label that has occurred anywhere before": _skips(
         lambda z, s, blank: z[s] != blank and z[s] not in z[:s]),
+    **{said: _skips(rule) if rule else _skips_but_last_symbol for said, rule in _RULES.items()},
     # the other moves
     "it does not stay in a state; a label or a blank may last several frames (no self-loop)":
         _without(0, lambda is_blank: True),
@@ -235,6 +618,10 @@ LATTICES = {
     "the states wrap around: a negative index reads the last ones, which flow into the first": _wraps,
     "the last state flows into the first (index -1 wraps around)": _wraps_once,
     "a skip leads from the last state into the first label (index -1 wraps around)": _skip_wraps,
+    **_OF_ARCS,
+    **{f"the band of states that it visits {said}": _visits(inside) for said, inside in _BANDS.items()},
+    **{f"the band of states that it visits {said}; so it is in the row that it starts with": _visits(inside, start=True)
+       for said, inside in _BANDS.items()},
     # boundaries
     "it begins in the first blank only; a path may begin with the first label as well":
         _boundary("begin", lambda s, S: s == 0),
@@ -255,258 +642,88 @@ LATTICES = {
         _boundary("end", lambda s, S: S - 3 <= s < S - 1 or S == 1),
     "at the start the probabilities of the first two states are exchanged":
         _start(lambda c: _starts(c, c.emitted[0, :2][::-1])),
-    "it begins with mass 1 in the first two states: the emission of frame 0 is missing":
-        _start(lambda c: _starts(c, 0.0)),
     "it begins with mass 1 in the first blank: the emission of frame 0 is missing":
         _start(lambda c: np.where(np.arange(c.S) == 0, 0.0, -np.inf)),
     "it begins with the label of frame 1, not of frame 0 (off by one)":
         _start(lambda c: _starts(c, c.emitted[min(1, len(c.emitted) - 1), :2])),
+    **{f"its first row is wrong: {said}": _first_cells(cells) for said, cells in {
+        "both states have the emission of the blank": lambda c: c.emitted[0, 0],
+        "both states have the emission of the first label": lambda c: c.emitted[0, min(1, c.S - 1)],
+        "the emission of the first blank is missing": lambda c: np.append(0.0, c.emitted[0, 1:2]),
+        "the emission of the first label is missing": lambda c: np.append(c.emitted[0, 0], 0.0),
+        "both states have a factor 1/2, as if the mass were shared": lambda c: c.emitted[0, :2] - np.log(2),
+        "the first blank is counted twice": lambda c: c.emitted[0, :2] + np.log([2, 1])[:c.S],
+        "it has the emissions of the last frame": lambda c: c.emitted[-1, :2],
+        "its second state has the emission of the last label":
+            lambda c: np.append(c.emitted[0, 0], c.emitted[0, max(c.S - 2, 0)]),
+        "it has the emissions of symbols 0 and 1": lambda c: c.log_probs[0, :2],
+    }.items()},
+    **{f"its last row is wrong: {said}": _last_cells(cells) for said, cells in {
+        "it has the emissions of the last frame, which are taken to be missing": lambda c: c.emitted[-1, -2:],
+        "its states have a factor 1/2, as if the mass were shared": lambda c: -np.log(2),
+        "the last blank has a factor 1/2": lambda c: np.array([0.0, -np.log(2)]),
+        "it is 0 as a probability and 1 as its log": lambda c: 1.0,
+        "the emission of the last frame is missing in it, where beta holds emissions":
+            lambda c: -_finite(c.emitted[-1, -2:]),
+        "the emission of the last blank is missing in it, where beta holds emissions":
+            lambda c: -_finite(c.emitted[-1, -2:]) * np.arange(2)[-c.S:],
+        "the emission of the last label is missing in it, where beta holds emissions":
+            lambda c: -_finite(c.emitted[-1, -2:]) * np.array([1, 0])[-c.S:],
+        "both states have the emission of the blank, where beta holds emissions":
+            lambda c: _finite(c.emitted[-1, -1]) - _finite(c.emitted[-1, -2:]),
+        "both states have the emission of the last label, where beta holds emissions":
+            lambda c: _finite(c.emitted[-1, -min(2, c.S)]) - _finite(c.emitted[-1, -2:]),
+        "it has the emissions of frame 0, where beta holds emissions":
+            lambda c: _finite(c.emitted[0, -2:]) - _finite(c.emitted[-1, -2:]),
+        "it has alpha's values": lambda c: c.alpha()[-1, -2:],
+    }.items()},
+    "it ends one state too early, in the last label, and in the one before": _boundary(
+        "end", lambda s, S: s in (max(S - 2, 0), S - 4)),
+    "it ends in the last blank and the blank before it (S - 3 for S - 2)":
+        _boundary("end", lambda s, S: s in (S - 1, S - 3)),
+    "it ends in every label and in the last blank": _boundary("end", lambda s, S: s % 2 or s == S - 1),
+    "it ends in every blank": _boundary("end", lambda s, S: s % 2 == 0),
+    "it begins in the first blank and the second (s = 2 for s = 1)": _boundary("begin", lambda s, S: s in (0, 2)),
+    "it begins in every label and in the first blank": _boundary("begin", lambda s, S: s % 2 or s == 0),
+    "it begins in every blank": _boundary("begin", lambda s, S: s % 2 == 0),
+    "it begins in states 1 and 2 (off by one)": _boundary("begin", lambda s, S: s in (1, 2) or S == 1),
+    "in the last step the best of the last states is taken, not their sum (a maximum)": _set(add_last=np.maximum),
+    "in the last step the last states are averaged: their sum is divided by 2":
+        _set(add_last=Sum(lambda values: np.logaddexp.reduce(values, axis=0) - np.log(2))),
+    "in the last step the last two states are multiplied (their logs are added)":
+        _set(add_last=Sum(lambda values: values.sum(axis=0))),
     # emissions
-    "it takes the emission of the frame before (t - 1 for t)": _of_other_frame(-1, False),
-    "it takes the emission of the frame after (t + 1 for t)": _of_other_frame(1, False),
-    "it takes the emission of the frame before (t - 1 for t), and index -1 wraps around to the last frame":
-        _of_other_frame(-1, True),
-    "it takes the emission of the frame after (t + 1 for t), and wraps around to the first frame":
-        _of_other_frame(1, True),
-    "its moves, but not its first frame, take the emission of the frame before (t - 1 for t)": _arcs_of_frame(-1),
-    "its moves, but not its first frame, take the emission of the frame after (t + 1 for t)": _arcs_of_frame(1),
-    "it takes the emission of the state before (s - 1 for s)": _of_other_state(-1),
-    "it takes the emission of the state after (s + 1 for s)": _of_other_state(1),
+    **{f"it takes {said}": _emission(made) for said, made in _TAKEN.items()},
+    **{f"its moves, but not its first frame, take {said}": _only_moves(made) for said, made in _TAKEN.items()},
     "it multiplies by the emission of the state that is left (the source), not of the one that is entered": _leaves,
     "a move carries the emission of the state and frame that it leaves (the source)": _leaves_before,
     "the emission of frame 0 is missing (the first frame)": _at(0, 0),
     "the emission of the last frame is missing": _at(-1, 0),
     "the emission of frame 0 is in it twice (the first frame)": _at(0, 2),
     "the emission of the last frame is in it twice": _at(-1, 2),
-    "every emission is in it twice": _emission(lambda lattice, emitted: 2 * emitted),
-    "the emissions are missing: it counts paths": _emission(lambda lattice, emitted: 0 * np.nan_to_num(emitted)),
     "only frame 0 emits": _emission(
         lambda lattice, emitted: np.concatenate([emitted[:1], 0 * np.nan_to_num(emitted[1:])])),
-    "blanks emit nothing: their probability is missing": _kinds(lambda e, is_blank: np.where(is_blank, 0.0, e)),
-    "labels emit nothing: their probability is missing": _kinds(lambda e, is_blank: np.where(is_blank, e, 0.0)),
-    "its frames are reversed, and its labels are not (time reversed)":
-        _emission(lambda lattice, emitted: emitted[::-1]),
     "its states are reversed: the labels are read backward, the frames are not":
         lambda lattice: lattice.spell(lattice.targets[::-1]),
-    "the emissions read their symbols in reverse order, the rule for skips does not":
-        _emission(lambda lattice, emitted: emitted[:, ::-1]),
-    "every state emits the blank": _emission(
-        lambda lattice, emitted: np.repeat(lattice.log_probs[:, [lattice.blank]], lattice.S, axis=1)),
-    "the emissions take symbol 0 for the blank (a hard-coded blank 0)": _emission(
-        lambda lattice, emitted: np.where(lattice.z == lattice.blank, lattice.log_probs[:, [0]], emitted)),
-    "the emissions take the last symbol for the blank (a hard-coded blank V - 1)": _emission(
-        lambda lattice, emitted: np.where(lattice.z == lattice.blank, lattice.log_probs[:, [-1]], emitted)),
     # states
     "the first blank is missing: a path has to begin with a label": _states(first=False),
     "the last blank is missing: a path has to end with a label": _states(last=False),
     "the first and the last blank are missing": _states(first=False, last=False),
     "there are no blanks between the labels": _states(between=False),
     "there are no blanks at all, as in forced alignment": _states(first=False, last=False, between=False),
+    "there are blanks only between equal labels": _states(first=False, last=False, between=lambda a, b: a == b),
+    "there are blanks only between equal labels, and at both ends": _states(between=lambda a, b: a == b),
+    "there are no blanks between equal labels, and a skip is not allowed there": _states(between=lambda a, b: a != b),
+    **{said: _respelt(made) for said, made in _SPELLINGS.items()},
     # sums
+    **{said: _set(add=add) for said, add in _SUMS.items()},
+    **{f"in its last step: {said}": _set(add_last=add) for said, add in _SUMS.items()},
+    **{said: _row(made) for said, made in _ROWS.items()},
     "it takes the best where it should add all (a maximum for a sum, as in Viterbi)": _set(add=np.maximum),
-    "it is updated in place over one buffer, so a state reads its neighbours in the same frame, not in the frame "
-    "before": _set(in_place="up"),
-    "it is updated in place over one buffer, in the other order of states": _set(in_place="down"),
     **{f"{said} stands in the place of -inf": _set(off=value) for said, value in (
         ("0", 0.0), ("-1", -1.0), ("-5", -5.0), ("-10", -10.0), ("-20", -20.0), ("-30", -30.0), ("-50", -50.0),
-        ("-100", -100.0), ("-1000", -1e3), ("-1e4", -1e4), ("-1e5", -1e5))},
+        ("-100", -100.0), ("-1000", -1e3), ("-1e4", -1e4), ("-1e5", -1e5), ("-1e10", -1e10), ("-1e30", -1e30))},
     **{f"{said} stands in the place of -inf, at the boundary": _start(
         lambda c, value=value: np.where(c.begin, c.emitted[0], value)) for said, value in (
         ("0", 0.0), ("-1", -1.0), ("-10", -10.0), ("-100", -100.0))},
 }
-
-
-# --- posteriors ---
-
-
-def occupancy(lattice, log_mass, *, z=None):
-    """Sums over the states of each symbol of exp(log_mass)."""
-    found = np.zeros(lattice.log_probs.shape)
-    np.add.at(found.T, lattice.z if z is None else z, np.exp(log_mass).T)
-    return found
-
-
-def _shift(array, frames=0, states=0, fill=-np.inf):
-    """Row t is what stood in row t + frames, and likewise for states; ``fill`` from outside."""
-    found = np.full(array.shape, fill)
-    T, S = array.shape
-    to_t, to_s = slice(max(0, -frames), T - max(0, frames)), slice(max(0, -states), S - max(0, states))
-    from_t, from_s = slice(max(0, frames), T - max(0, -frames)), slice(max(0, states), S - max(0, -states))
-    found[to_t, to_s] = array[from_t, from_s]
-    return found
-
-
-def _summed(made):
-    return lambda c, a, b, log_z: occupancy(c, made(c, a, b) - log_z)
-
-
-def _flipped(c, frames, reverse, back, z):
-    """Beta as alpha of what is reversed, or should be; ``z`` says whose emission is taken out of it."""
-    turned = Lattice(c.log_probs[::frames], c.targets[::-1] if reverse else c.targets, c.blank)
-    found = turned.alpha()[::back[0], ::back[1]]
-    return found - (c.emitted[:, ::z] if z else 0.0)
-
-
-def _scattered(chosen):
-    """``chosen(c)`` are the columns into which the states' masses go."""
-    return lambda c, a, b, log_z: occupancy(c, a + b - log_z, z=np.asarray(chosen(c)) % c.log_probs.shape[1])
-
-
-def _normalised(log_mass):
-    """Each frame adds up to 1."""
-    total = np.logaddexp.reduce(log_mass, axis=1, keepdims=True)
-    return np.where(total > -np.inf, log_mass - total, -np.inf)
-
-
-def _first_kept(c, a, b, log_z):
-    found = np.zeros(c.log_probs.shape)
-    for s in reversed(range(c.S)):
-        found[:, c.z[s]] = np.exp(a + b - log_z)[:, s]
-    return found
-
-
-def _largest_kept(c, a, b, log_z):
-    found = np.zeros(c.log_probs.shape)
-    np.maximum.at(found.T, c.z, np.exp(a + b - log_z).T)
-    return found
-
-
-def _mean_kept(c, a, b, log_z):
-    found = occupancy(c, a + b - log_z)
-    return found / np.maximum(np.bincount(c.z, minlength=found.shape[1]), 1)
-
-
-def _part(keep):
-    """Only some states are collected: ``keep(s, is_blank, S)``."""
-    def made(c, a, b, log_z):
-        kept = np.array([keep(s, c.z[s] == c.blank, c.S) for s in range(c.S)])
-        return occupancy(c, np.where(kept, a + b - log_z, -np.inf))
-    return made
-
-
-def _best_states(c, a, b, log_z):
-    log_mass = a + b
-    return occupancy(c, np.where(log_mass == log_mass.max(axis=1, keepdims=True), 0.0, -np.inf))
-
-
-def _best_path(c, a, b, log_z):
-    """The derivative of the best path's score."""
-    c = Lattice(c.log_probs, c.targets, c.blank)
-    c.add = np.maximum
-    score = c.alpha() + c.beta()
-    best = score.max()
-    if best == -np.inf:
-        raise ValueError("no path")
-    return occupancy(c, np.where(score >= best - 1e-12 * abs(best), 0.0, -np.inf))
-
-
-def _with_z_of(frame_total):
-    return lambda c, a, b, log_z: occupancy(c, a + b - frame_total(c, a, b))
-
-
-#: By the sentence that names it, occupancies (T, V) from a lattice, alpha, beta and log Z.
-OCCUPANCIES = {
-    "the emission is in the posterior twice: alpha and beta both contain it":
-        _summed(lambda c, a, b: a + b + c.emitted),
-    "the emission is in the posterior three times": _summed(lambda c, a, b: a + b + 2 * c.emitted),
-    "the emission is missing from the posterior": _summed(
-        lambda c, a, b: a + b - np.where(np.isfinite(c.emitted), c.emitted, 0.0)),
-    "the posterior takes beta of the frame after (t + 1 for t)": _summed(lambda c, a, b: a + _shift(b, 1)),
-    "the posterior takes beta of the frame after (t + 1 for t), and 1 after the last":
-        _summed(lambda c, a, b: a + _shift(b, 1, fill=0.0)),
-    "the posterior takes beta of the frame before (t - 1 for t)": _summed(lambda c, a, b: a + _shift(b, -1)),
-    "the posterior takes beta of the frame after, and np.roll wraps around": _summed(
-        lambda c, a, b: a + np.roll(b, -1, axis=0)),
-    "the posterior takes beta of the frame before, and index -1 wraps around": _summed(
-        lambda c, a, b: a + np.roll(b, 1, axis=0)),
-    "the posterior takes alpha of the frame before (t - 1 for t)": _summed(lambda c, a, b: _shift(a, -1) + b),
-    "the posterior takes alpha of the frame before, and beta with the emission of its own frame":
-        _summed(lambda c, a, b: _shift(a, -1) + b + c.emitted),
-    "the posterior takes alpha of the frame after (t + 1 for t)": _summed(lambda c, a, b: _shift(a, 1) + b),
-    "the posterior takes beta of the next state (s + 1 for s)": _summed(lambda c, a, b: a + _shift(b, 0, 1)),
-    "the posterior takes beta of the state before (s - 1 for s)": _summed(lambda c, a, b: a + _shift(b, 0, -1)),
-    **{f"beta is alpha of the {said}, {turned}{emission}": _summed(
-        lambda c, a, b, frames=frames, reverse=reverse, back=back, z=z: a + _flipped(c, frames, reverse, back, z))
-       for said, frames, reverse in (
-           ("reversed frames, but the labels are not reversed", -1, False),
-           ("reversed frames and labels", -1, True), ("reversed labels, but the frames are not reversed", 1, True),
-           ("same frames and labels", 1, False))
-       for turned, back in (("flipped back in frames and states", (-1, -1)), ("flipped back in frames only", (-1, 1)),
-                            ("flipped back in states only", (1, -1)), ("and not flipped back", (1, 1)))
-       for emission, z in (("", 1), (", with the emission in it twice", 0),
-                           (", and the emission of the state from the other end is taken out", -1))
-       if not (said == "reversed frames and labels" and back == (-1, -1) and z == 1)},
-    "the posterior takes beta with its states reversed": _summed(lambda c, a, b: a + b[:, ::-1]),
-    "the posterior takes beta with its frames reversed (time not flipped back)": _summed(lambda c, a, b: a + b[::-1]),
-    "the posterior takes beta with frames and states reversed (not flipped back)":
-        _summed(lambda c, a, b: a + b[::-1, ::-1]),
-    "alpha alone is taken for the posterior, divided by Z; beta is missing": _summed(lambda c, a, b: a),
-    "alpha alone is taken for the posterior, normalised in each frame; beta is missing":
-        lambda c, a, b, log_z: occupancy(c, _normalised(a)),
-    "beta alone is taken for the posterior, divided by Z; alpha is missing": _summed(lambda c, a, b: b),
-    "beta alone is taken for the posterior, normalised in each frame; alpha is missing":
-        lambda c, a, b, log_z: occupancy(c, _normalised(b + c.emitted)),
-    "the posterior is the sum of alpha and beta as probabilities, not their product":
-        lambda c, a, b, log_z: occupancy(c, np.logaddexp(a, b) - log_z),
-    "the posterior is not divided by Z": lambda c, a, b, log_z: occupancy(c, a + b),
-    "the posterior is multiplied by Z instead of divided": lambda c, a, b, log_z: occupancy(c, a + b + log_z),
-    "the posterior is divided by Z twice": lambda c, a, b, log_z: occupancy(c, a + b - 2 * log_z),
-    "the posterior is divided by the sum over frames and states, not by Z":
-        _with_z_of(lambda c, a, b: np.logaddexp.reduce((a + b).ravel())),
-    "the posterior is divided by the last state of alpha alone, not by the sum of the last two (Z)":
-        _with_z_of(lambda c, a, b: a[-1, -1]),
-    "the posterior is divided by the last label of alpha alone, not by the sum of the last two (Z)":
-        _with_z_of(lambda c, a, b: a[-1, -2 if c.S > 1 else -1]),
-    "the posterior is divided by the sum of all states of the last frame of alpha, not of the last two (Z)":
-        _with_z_of(lambda c, a, b: np.logaddexp.reduce(a[-1])),
-    "the posterior is divided by the largest of each frame, not by the sum":
-        _with_z_of(lambda c, a, b: np.maximum((a + b).max(axis=1, keepdims=True), -1e300)),
-    "the posterior is hard: the best state of each frame gets all of it (argmax)": _best_states,
-    "the gradient is that of the best path, not of the sum over all paths (Viterbi)": _best_path,
-    "states with the same symbol overwrite each other instead of adding up: the first is kept": _first_kept,
-    "states with the same symbol overwrite each other instead of adding up: the last is kept":
-        lambda c, a, b, log_z: _last_kept(c, a, b, log_z),
-    "of states with the same symbol the largest is kept (a maximum for a sum); they should add up": _largest_kept,
-    "over states with the same symbol the mean is taken; they should add up": _mean_kept,
-    "the posteriors of the blanks are missing": _part(lambda s, is_blank, S: not is_blank),
-    "the posteriors of the labels are missing": _part(lambda s, is_blank, S: is_blank),
-    "the posterior of the first blank is missing": _part(lambda s, is_blank, S: s > 0),
-    "the posterior of the last blank is missing": _part(lambda s, is_blank, S: s < S - 1),
-    "the posterior of the last label is missing": _part(lambda s, is_blank, S: s != S - 2),
-    "the posterior of the first label is missing": _part(lambda s, is_blank, S: s != 1),
-    "the posteriors of the first and the last blank are missing": _part(lambda s, is_blank, S: 0 < s < S - 1),
-    "the posteriors are scattered to the next state's symbol (off by one), so labels go to blank and blanks to labels":
-        _scattered(lambda c: c.z[np.minimum(np.arange(c.S) + 1, c.S - 1)]),
-    "the posteriors are scattered to the symbol of the state before (off by one), so labels go to blank and blanks to "
-    "labels": _scattered(lambda c: c.z[np.maximum(np.arange(c.S) - 1, 0)]),
-    "the posteriors are scattered to the label after (shifted by one label)":
-        _scattered(lambda c: [k if k == c.blank else c.z[min(s + 2, c.S - 2)] for s, k in enumerate(c.z)]),
-    "the posteriors are scattered to the label before (shifted by one label)":
-        _scattered(lambda c: [k if k == c.blank else c.z[max(s - 2, 1)] for s, k in enumerate(c.z)]),
-    "the posteriors of the labels are scattered with wrap-around to the next label (np.roll of the targets)":
-        _scattered(lambda c: [k if k == c.blank else np.roll(c.targets, -1)[s // 2] for s, k in enumerate(c.z)]),
-    "the posteriors of the labels are scattered with wrap-around to the label before (np.roll of the targets)":
-        _scattered(lambda c: [k if k == c.blank else np.roll(c.targets, 1)[s // 2] for s, k in enumerate(c.z)]),
-    "the posteriors are scattered in reverse order of the states": _scattered(lambda c: c.z[::-1]),
-    "the posteriors of the blanks go to symbol 0 (a hard-coded blank 0)":
-        _scattered(lambda c: np.where(c.z == c.blank, 0, c.z)),
-    "the posteriors of the blanks go to the last symbol (a hard-coded blank V - 1)":
-        _scattered(lambda c: np.where(c.z == c.blank, -1, c.z)),
-    "the posteriors of the labels go to the blank": _scattered(lambda c: np.full(c.S, c.blank)),
-    "the posteriors go to the column of the next symbol (label + 1)": _scattered(lambda c: c.z + 1),
-    "the posteriors of the labels go to the column of the next symbol (label + 1)":
-        _scattered(lambda c: np.where(c.z == c.blank, c.z, c.z + 1)),
-    "the posteriors of the labels go to the column of the symbol before (label - 1)":
-        _scattered(lambda c: np.where(c.z == c.blank, c.z, c.z - 1)),
-    "the posteriors of the labels go to the column of their place in the target, not of their symbol":
-        _scattered(lambda c: [k if k == c.blank else s // 2 for s, k in enumerate(c.z)]),
-    "the posteriors of the labels go to the column of their place in the target plus 1, not of their symbol":
-        _scattered(lambda c: [k if k == c.blank else s // 2 + 1 for s, k in enumerate(c.z)]),
-}
-
-
-def _last_kept(c, a, b, log_z):
-    found = np.zeros(c.log_probs.shape)
-    for s in range(c.S):
-        found[:, c.z[s]] = np.exp(a + b - log_z)[:, s]
-    return found
