@@ -25,8 +25,8 @@ PLANTED = {
         "updated, not of the frame before.",
         "In alpha and beta: a row is updated in place, the skip last: s - 2 reads what the arcs from s - 1 were "
         "already added to, so paths are counted twice.",
-        "In alpha: the band of states that it visits ends at s < 2t + 1, where s < 2t + 2 has to be visited: the states "
-        "of a new label in every frame are not visited.",
+        "In alpha: the band of states that it visits ends at s < 2t + 1, where s < 2t + 2 has to be visited: the "
+        "states of a new label in every frame are not visited.",
         "In the loss alone: alpha is divided by its sum in each frame, and the scale of the last frame is missing in "
         "the loss.",
         "In loss and gradient: a length check before the recursion asks for as many frames as states (2U + 1); an "
