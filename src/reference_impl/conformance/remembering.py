@@ -63,8 +63,12 @@ def _same(value, other):
 
 
 def _grows(once, twice, thrice):
-    return (np.shape(once) == np.shape(thrice) and np.any(twice != once)
-            and np.allclose(twice - once, thrice - twice, rtol=1e-6, atol=1e-9))
+    """Whether the same amount is added each time; how exactly it is the same is asked by its size, not by 1."""
+    if np.shape(once) != np.shape(thrice):
+        return False
+    added = np.abs(np.subtract(twice, once)).max(initial=0.0)
+    return bool(added > 0 and np.allclose(np.subtract(twice, once), np.subtract(thrice, twice), rtol=0,
+                                          atol=1e-3 * added))
 
 
 def _left(name, before, after, first, other, between):
