@@ -63,7 +63,7 @@ class LossReport:
 
     @property
     def counted(self) -> Counted:
-        """All cases: how many were asked, and for how many of them a number or an error is wrong."""
+        """How many cases were asked, and for how many of them a number or an error is wrong."""
         of = [each for group, each in self.groups.items() if group != AFTERWARDS]
         return Counted(sum(each.asked for each in of), sum(each.wrong for each in of))
 
