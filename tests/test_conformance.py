@@ -378,7 +378,7 @@ for line in sys.stdin:
 
 @pytest.mark.parametrize("kind", ["ctc", "rnnt"])
 def test_a_loss_in_javascript(kind):
-    """The mathematics of the laboratory, in node, through JSON lines: every group but upstream gradients and arrays afterwards."""
+    """The mathematics of the laboratory, in node, through JSON lines: no upstream gradients, nothing left in arrays."""
     with Program([node(), str(PORT), kind]) as subject:
         report = grade(subject, without=SLOW_GROUPS)
     assert report.right, report

@@ -618,10 +618,11 @@ LATTICES = {
     "the states wrap around: a negative index reads the last ones, which flow into the first": _wraps,
     "the last state flows into the first (index -1 wraps around)": _wraps_once,
     "a skip leads from the last state into the first label (index -1 wraps around)": _skip_wraps,
-    **_OF_ARCS,
+    # a band comes first: where it ends one state too early, a skip is missing in the first step, which is the same
     **{f"the band of states that it visits {said}": _visits(inside) for said, inside in _BANDS.items()},
     **{f"the band of states that it visits {said}; so it is in the row that it starts with": _visits(inside, start=True)
        for said, inside in _BANDS.items()},
+    **_OF_ARCS,
     # boundaries
     "it begins in the first blank only; a path may begin with the first label as well":
         _boundary("begin", lambda s, S: s == 0),

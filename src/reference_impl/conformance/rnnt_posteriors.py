@@ -5,6 +5,7 @@ All is right but what is made of alpha and beta. `rnnt_families.py` has the mist
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 import numpy as np
@@ -166,6 +167,17 @@ def _z_of(total):
     return lambda g, a, b, log_z: collected(g, *arcs(g, a, b, total(g, a, b)))
 
 
+def _to_column(symbol):
+    """The gradients of the blanks in the column of a symbol: added to what is there, or written over by a label's."""
+    def used(g, a, b, log_z, added):
+        blanks, labels = arcs(g, a, b, log_z)
+        found = collected(g, 0 * blanks, labels)
+        is_label = np.append(g.targets == symbol % found.shape[-1], False)
+        found[..., symbol] += np.where(is_label & (not added), 0.0, blanks)
+        return found
+    return [functools.partial(used, added=added) for added in (True, False)]
+
+
 #: By the sentence that names it, occupancies (T, U+1, V) from a grid, alpha, beta and log Z.
 OCCUPANCIES = {
     # the mass after an arc
@@ -277,10 +289,8 @@ OCCUPANCIES = {
         _in(0, lambda array: _moved(array, rows=-1)),
     "the gradient of a blank goes to the row before (u - 1 for u, off by one)":
         _in(0, lambda array: _moved(array, rows=1)),
-    "the gradients of the blanks go to symbol 0 (a hard-coded blank 0)": lambda g, a, b, log_z: _blank_column(
-        g, a, b, log_z, 0),
-    "the gradients of the blanks go to the last symbol (a hard-coded blank V - 1)":
-        lambda g, a, b, log_z: _blank_column(g, a, b, log_z, -1),
+    "the gradients of the blanks go to symbol 0 (a hard-coded blank 0)": _to_column(0),
+    "the gradients of the blanks go to the last symbol (a hard-coded blank V - 1)": _to_column(-1),
     # what is left out
     "the last label has no posterior (a loop that ends one row too early)":
         _in(1, _cleared((slice(None), slice(-2, None)))),
@@ -307,13 +317,6 @@ OCCUPANCIES = {
         lambda g, a, b, after_blank, after_label: (
             a + g.blanks + _after(g, b.T)[0], a + g.labels + _after(g, b.T)[1])),
 }
-
-
-def _blank_column(g, a, b, log_z, symbol):
-    blanks, labels = arcs(g, a, b, log_z)
-    found = collected(g, 0 * blanks, labels)
-    found[..., symbol] += blanks
-    return found
 
 
 #: By the sentence that names it, what stands for the node's occupancy (T, U+1) in the softmax term.
