@@ -7,7 +7,7 @@ output. From the command line::
 
 **In a program**, ``grade(function_subject(my_loss, "ctc"))`` gives a report. How that comes about: ``identify`` asks
 about a few utterances and fits what comes back (`identifying.py`, on `terms.py`), which gives `Conventions`; every case
-in `cases.py` is asked and compared by them (`judging.py`), and a few once more after others (`remembering.py`); what is
+in `cases.py` is asked and compared by them (`judging.py`), and one again after others (`remembering.py`); what is
 wrong gets the name of a known mistake, and the smallest input that shows it (`explaining.py`, `causes.py`,
 `shrinking.py`); `report.py` says it all. Of mistakes there are whole families (`families.py`): in CTC's lattice
 (`ctc_families.py`), posteriors (`ctc_posteriors.py`) and special cases (`ctc_special.py`), in RNN-T's grid
