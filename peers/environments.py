@@ -4,7 +4,7 @@
     python3 peers/environments.py torch k2     for these only
     python3 peers/environments.py --list       what there is, and what does not run here, with the reason
 
-Each folder beside this file that has a `peer.toml` is a library. Its environment is `.venv-peers/FOLDER`, made by pip
+Each folder in `libraries/` with a `peer.toml` is a library. Its environment is `.venv-peers/FOLDER`, made by pip
 from `requirements.txt` and, if there is one, `requirements-no-deps.txt`, whose packages are installed without what they
 ask for. An environment is made anew when these files change. It has the Python that starts this script, unless its
 `peer.toml` names another. `README.md` describes the files; `programs()` is what a checker calls.
@@ -27,6 +27,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
+#: A folder for each, down here because Python takes a folder on its path for the package of that name.
+LIBRARIES = HERE / "libraries"
 ENVIRONMENTS = ROOT / ".venv-peers"
 REQUIREMENTS, NO_DEPENDENCIES = "requirements.txt", "requirements-no-deps.txt"
 
@@ -75,16 +77,16 @@ class Peer:
 
 def libraries() -> dict[str, dict]:
     """What `peer.toml` says, by folder."""
-    return {file.parent.name: _about(file.parent.name) for file in sorted(HERE.glob("*/peer.toml"))}
+    return {file.parent.name: _about(file.parent.name) for file in sorted(LIBRARIES.glob("*/peer.toml"))}
 
 
 def _about(folder):
-    return tomllib.loads((HERE / folder / "peer.toml").read_text())
+    return tomllib.loads((LIBRARIES / folder / "peer.toml").read_text())
 
 
 def peers(only=()) -> list[Peer]:
     """Every peer, whether it can run here or not."""
-    return [Peer(name=entry["name"], kind=entry["kind"], library=folder, adapter=HERE / folder / entry["adapter"],
+    return [Peer(name=entry["name"], kind=entry["kind"], library=folder, adapter=LIBRARIES / folder / entry["adapter"],
                  arguments=tuple(entry.get("arguments", ())), can=tuple(entry.get("can", ())),
                  needs=entry.get("needs", ""), variables=about.get("variables", {}) | entry.get("variables", {}),
                  without=tuple(entry.get("without", ())), wants=about.get("python", ""))
@@ -153,11 +155,11 @@ def make(folder: str) -> str:
     shutil.rmtree(target, ignore_errors=True)
     python = target / "bin" / "python"
     pip = [python, "-m", "pip", "--disable-pip-version-check", "--quiet", "install", "--no-input"]
-    steps = [[base, "-m", "venv", target], [*pip, "-r", HERE / folder / REQUIREMENTS]]
-    if (HERE / folder / NO_DEPENDENCIES).exists():
+    steps = [[base, "-m", "venv", target], [*pip, "-r", LIBRARIES / folder / REQUIREMENTS]]
+    if (LIBRARIES / folder / NO_DEPENDENCIES).exists():
         # what is built from source is built here and now, against the packages of the first file
         pip += ["--no-deps", "--no-build-isolation", "--no-cache-dir"]
-        steps.append([*pip, "-r", HERE / folder / NO_DEPENDENCIES])
+        steps.append([*pip, "-r", LIBRARIES / folder / NO_DEPENDENCIES])
     build = {name: value.format(common=HERE / "common") for name, value in about.get("build_variables", {}).items()}
     for step in steps:
         run = subprocess.run(step, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -174,7 +176,7 @@ def make(folder: str) -> str:
 
 
 def _digest(folder):
-    files = [HERE / folder / name for name in (REQUIREMENTS, NO_DEPENDENCIES)]
+    files = [LIBRARIES / folder / name for name in (REQUIREMENTS, NO_DEPENDENCIES)]
     text = "".join(file.read_text() for file in files if file.exists())
     python = interpreter(_about(folder).get("python", ""))
     return hashlib.sha256(((version(python) if python else "none") + text).encode()).hexdigest()
@@ -196,7 +198,7 @@ def digest(peer: Peer) -> str:
 
 def pinned(folder: str) -> list[str]:
     """The packages of a library's environment that its files name, such as torch==2.9.1."""
-    files = [HERE / folder / name for name in (REQUIREMENTS, NO_DEPENDENCIES)]
+    files = [LIBRARIES / folder / name for name in (REQUIREMENTS, NO_DEPENDENCIES)]
     lines = [line.strip() for file in files if file.exists() for line in file.read_text().splitlines()]
     return [line for line in lines if line and not line.startswith("#")]
 
@@ -217,7 +219,7 @@ def _list():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("libraries", nargs="*", metavar="LIBRARY", help="folders in peers/; all of them if left out")
+    parser.add_argument("libraries", nargs="*", metavar="LIBRARY", help="folders in libraries/; all of them if left out")
     parser.add_argument("--list", action="store_true", help="list the peers, and make nothing")
     arguments = parser.parse_args()
     if arguments.list:

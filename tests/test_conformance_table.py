@@ -174,7 +174,7 @@ def test_what_decides_the_answers_changes_the_digest(monkeypatch, tmp_path):
     monkeypatch.setattr(environments, "pinned", lambda folder: ["torch==0.1"])
     assert environments.digest(PEER) != before
     monkeypatch.undo()
-    for name in (f"{PEER.library}/{PEER.adapter.name}", "common/batches.py", "common/torch_autograd.py"):
+    for name in (f"libraries/{PEER.library}/{PEER.adapter.name}", "common/batches.py", "common/torch_autograd.py"):
         copy = tmp_path / name.replace("/", "-")
         for file in environments.HERE.rglob("*"):
             if file.is_file() and "__pycache__" not in file.parts:
@@ -182,7 +182,7 @@ def test_what_decides_the_answers_changes_the_digest(monkeypatch, tmp_path):
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(file.read_bytes())
         monkeypatch.setattr(environments, "HERE", copy)
-        moved = replace(PEER, adapter=copy / PEER.library / PEER.adapter.name)
+        moved = replace(PEER, adapter=copy / "libraries" / PEER.library / PEER.adapter.name)
         assert environments.digest(moved) == before
         (copy / name).write_text((copy / name).read_text() + "\n# changed\n")
         assert environments.digest(moved) != before, name

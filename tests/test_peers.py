@@ -13,6 +13,7 @@ import pytest
 from reference_impl.conformance import answering, encoding
 
 PEERS = Path(__file__).parent.parent / "peers"
+LIBRARIES = PEERS / "libraries"
 
 
 @pytest.fixture
@@ -41,14 +42,21 @@ def test_every_peer_has_what_its_entry_names(environments):
         assert "upstream" not in peer.can or not re.search(r"\b(sum|mean)\b", peer.name), peer
 
 
+def test_no_folder_is_taken_for_a_library():
+    """Where Python looks for modules, it takes any folder for a package: for torchaudio, where that is not installed."""
+    libraries = {folder.name for folder in LIBRARIES.iterdir()}
+    assert not [path for path in sys.path for folder in Path(path or ".").glob("*") if folder.name in libraries
+                and not (folder / "__init__.py").exists()]
+
+
 def test_every_adapter_belongs_to_a_peer(environments):
     adapters = {peer.adapter for peer in environments.peers()}
-    assert adapters == {file for file in PEERS.glob("*/*.py") if file.parent.name != "common"}
+    assert adapters == set(LIBRARIES.glob("*/*.py"))
 
 
 def test_versions_are_pinned(environments):
     for folder in environments.libraries():
-        for file in (PEERS / folder).glob("requirements*.txt"):
+        for file in (LIBRARIES / folder).glob("requirements*.txt"):
             lines = [line for line in file.read_text().splitlines() if not line.startswith("#")]
             assert lines and all(re.fullmatch(r"[\w.-]+==[\w.+]+", line) for line in lines), file
 
@@ -59,7 +67,7 @@ def test_what_is_not_here_has_a_reason():
 
 
 def test_an_environment_is_ready_until_its_requirements_change(environments, monkeypatch, tmp_path):
-    monkeypatch.setattr(environments, "HERE", tmp_path)
+    monkeypatch.setattr(environments, "LIBRARIES", tmp_path)
     monkeypatch.setattr(environments, "ENVIRONMENTS", tmp_path / "made")
     (tmp_path / "library").mkdir()
     (tmp_path / "library" / "peer.toml").write_text("peers = []\n")
@@ -76,7 +84,7 @@ def test_an_environment_is_ready_until_its_requirements_change(environments, mon
 @pytest.fixture
 def old_library(environments, monkeypatch, tmp_path):
     """A library that wants Python 3.9, where there is no Python but what a test puts into ``tmp_path``."""
-    monkeypatch.setattr(environments, "HERE", tmp_path / "peers")
+    monkeypatch.setattr(environments, "LIBRARIES", tmp_path / "peers")
     monkeypatch.setattr(environments, "ROOT", tmp_path)
     monkeypatch.setattr(environments, "ENVIRONMENTS", tmp_path / "made")
     monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
@@ -166,7 +174,7 @@ def test_adapters_for_an_older_python_import_what_runs_there(environments):
     for folder, python in old.items():
         python = tuple(map(int, python.split(".")))
         assert python >= (3, 8), f"{folder}; math.prod in encoding.py needs Python 3.8"
-        files = [*(PEERS / folder).glob("*.py"), Path(answering.__file__), Path(encoding.__file__)]
+        files = [*(LIBRARIES / folder).glob("*.py"), Path(answering.__file__), Path(encoding.__file__)]
         for file in files:
             tree = ast.parse(file.read_text(), feature_version=python)
             assert not newer_than(python, tree), file

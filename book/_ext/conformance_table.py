@@ -172,7 +172,7 @@ class Conformance(SphinxDirective):
         return found
 
     def peers(self, kind=None):
-        for path in [*Path(self.env.srcdir, FOLDER).glob("*.json"), *PEERS.glob("*/peer.toml"),
+        for path in [*Path(self.env.srcdir, FOLDER).glob("*.json"), *environments.LIBRARIES.glob("*/peer.toml"),
                      PEERS / "not_here.toml"]:
             self.env.note_dependency(str(path))
         return [peer for peer in self.env.app.conformance if kind in (None, peer.entry.kind)]

@@ -163,7 +163,7 @@ def test_the_numbers_of_the_report(tab):
     first = tab.locator(".clinic-report table").first.locator("tbody tr").first.inner_text().split("\t")
     assert first[:2] == ["(2, 3)", "other symbol"] and first[-1] == "0.5"
     shown = [float(text.replace("−", "-")) for text in first[3:5]]
-    np.testing.assert_allclose(shown, [wrong[2, 3], right[2, 3]], rtol=1e-3)
+    np.testing.assert_allclose(shown, [wrong[2, 3], right[2, 3]], rtol=1e-3, atol=0)
     heat = tab.locator(".clinic-report svg")
     assert "The largest is 0.5 at entry (2, 3)." in heat.get_attribute("aria-label")
     assert heat.locator("rect").count() == 20
