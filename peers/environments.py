@@ -219,7 +219,7 @@ def _list():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("libraries", nargs="*", metavar="LIBRARY", help="folders in libraries/; all of them if left out")
+    parser.add_argument("libraries", nargs="*", metavar="LIBRARY", help="folders in libraries/; all if left out")
     parser.add_argument("--list", action="store_true", help="list the peers, and make nothing")
     arguments = parser.parse_args()
     if arguments.list:

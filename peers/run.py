@@ -38,7 +38,7 @@ SHRINKING = 15.0
 
 def main(arguments=None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("libraries", nargs="*", metavar="LIBRARY", help="folders in libraries/; all of them if left out")
+    parser.add_argument("libraries", nargs="*", metavar="LIBRARY", help="folders in libraries/; all if left out")
     parser.add_argument("--out", type=Path, default=FOLDER)
     parser.add_argument("--missing", action="store_true",
                         help="only peers without a file, or with one of an adapter or checker that has changed since")

@@ -43,7 +43,7 @@ def test_every_peer_has_what_its_entry_names(environments):
 
 
 def test_no_folder_is_taken_for_a_library():
-    """Where Python looks for modules, it takes any folder for a package: for torchaudio, where that is not installed."""
+    """Where Python looks for modules, it takes a folder for a package: for torchaudio, if none is installed."""
     libraries = {folder.name for folder in LIBRARIES.iterdir()}
     assert not [path for path in sys.path for folder in Path(path or ".").glob("*") if folder.name in libraries
                 and not (folder / "__init__.py").exists()]
