@@ -8,18 +8,20 @@ import numpy as np
 import pytest
 
 from reference_impl import ctc, log_softmax, rnnt
-from reference_impl.conformance import Problem, ctc_families, families, function_subject, grade, rnnt_families
+from reference_impl.conformance import Problem, function_subject, grade
 from reference_impl.conformance.cases import cases
 from reference_impl.conformance.causes import explanations
 from reference_impl.conformance.census import census
 from reference_impl.conformance.conventions import Conventions
-from reference_impl.conformance.families import answers, names
+from reference_impl.conformance.families import answers, applied, names
+from reference_impl.conformance.families.ctc_lattice import Lattice
+from reference_impl.conformance.families.rnnt_grid import Grid
 from reference_impl.conformance.judging import Judge
 from reference_impl.conformance.remembering import remembered
 
 KINDS = "ctc", "rnnt"
 DERIVED = " The gradient is the derivative of this wrong loss."
-#: Sentences, of each sort of mistake at least one, that are planted; a bare name for each family of `families.py`.
+#: Sentences, of each sort of mistake at least one, that are planted; a bare name for each family.
 PLANTED = {
     "ctc": [
         "In beta: whether a skip is allowed is asked of the state that it leaves (the source), not of the one that it "
@@ -358,8 +360,8 @@ def test_no_sentence_is_about_another_mistake_than_it_names(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_right_lattices_are_right(kind):
     """Changed by nothing, what the families compute is the reference's loss and gradient."""
-    made = {"ctc": ctc_families.Lattice, "rnnt": rnnt_families.Grid}[kind]
-    used_of = {"ctc": families._ctc_used, "rnnt": families._rnnt_used}[kind]
+    made = {"ctc": Lattice, "rnnt": Grid}[kind]
+    used_of = {"ctc": applied._ctc_used, "rnnt": applied._rnnt_used}[kind]
     for case, variable in itertools.product(cases(kind), ("logits", "log_probs")):
         one = case.problem
         if case.refusal or one.is_batch or one.fastemit_lambda or not 0 < len(one.logits) <= 16:
@@ -371,6 +373,6 @@ def test_the_right_lattices_are_right(kind):
             log_z = lattice.log_z(alpha)
             assert np.allclose([-log_z, -lattice.log_z_of_beta(beta)], right["loss"], rtol=1e-12, atol=1e-12), case.id
             if log_z > -np.inf:
-                gradient = families._gradients(variable, np.exp(lattice.log_probs), used_of(
+                gradient = applied._gradients(variable, np.exp(lattice.log_probs), used_of(
                     lattice, alpha, beta, log_z))[0]
                 assert np.allclose(gradient, right["gradient"], rtol=0, atol=1e-10), case.id

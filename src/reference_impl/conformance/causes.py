@@ -1,7 +1,7 @@
 """Names for wrong answers: what people get wrong, computed for the same input and compared with what came back.
 
 Mistakes with a name come from four places: those of ports to other languages (`mistakes`), the bank of planted bugs,
-the ways in which a batch goes wrong, and, for what none of these explains, whole families of mistakes (`families.py`).
+the ways in which a batch goes wrong, and, for what none of these explains, whole families of mistakes (`families/`).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _hypotheses(problem, field, conventions, given):
 
 
 def families(problem, field, conventions: Conventions, *, only=None) -> Iterator[tuple[str, list[np.ndarray]]]:
-    """Sentences of `families.py`, each with the answers to which the mistake may lead under the conventions.
+    """Sentences of `families/`, each with the answers to which the mistake may lead under the conventions.
 
     An utterance of a batch about which a mistake says nothing is right.
     """

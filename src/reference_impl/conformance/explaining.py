@@ -12,7 +12,7 @@ import numpy as np
 from .causes import explanations, families
 from .census import census, floor
 from .drawing import drawn
-from .fitted_families import fitted
+from .families import fitted
 from .judging import Judge, Near
 from .locating import adds_up, is_derivative, located
 from .report import Finding

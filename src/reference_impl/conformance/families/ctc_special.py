@@ -1,6 +1,6 @@
 """Utterances of which CTC makes a special case, and should not: length checks that are too strict, and odd targets.
 
-Which of loss and gradient goes wrong is up to `families.py`.
+Which of loss and gradient goes wrong is up to `applied.py`.
 """
 
 from __future__ import annotations

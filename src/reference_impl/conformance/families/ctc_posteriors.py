@@ -1,6 +1,6 @@
 """Families of mistakes in what is made of CTC's right alpha and beta: posteriors, gradients, the loss after rescaling.
 
-It changes no recursion; `ctc_families.py` does.
+It changes no recursion; `ctc_recursions.py` does.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import itertools
 
 import numpy as np
 
-from .ctc_families import Lattice
+from .ctc_lattice import Lattice
 
 __all__ = ["FORMULAS", "LOSSES", "OCCUPANCIES", "occupancy"]
 

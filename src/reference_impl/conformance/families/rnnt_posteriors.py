@@ -1,6 +1,6 @@
 """Families of mistakes in RNN-T's posteriors: their formula, where they go, and the softmax term. It names no answer.
 
-All is right but what is made of alpha and beta. `rnnt_families.py` has the mistakes in alpha and beta themselves.
+All is right but what is made of alpha and beta. `rnnt_recursions.py` has the mistakes in alpha and beta themselves.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import itertools
 
 import numpy as np
 
-from .rnnt_families import Grid
+from .rnnt_grid import Grid
+from .rnnt_recursions import plus
 
 __all__ = ["NODES", "OCCUPANCIES", "arcs", "collected", "entered"]
 
@@ -387,11 +388,7 @@ def _variants(which, **parts):
 
 
 def _place(down, right):
-    return f"({_plus('t', down)}, {_plus('u', right)})"
-
-
-def _plus(letter, by):
-    return f"{letter} {'+' if by > 0 else '-'} {abs(by)}" if by else letter
+    return f"({plus('t', down)}, {plus('u', right)})"
 
 
 def _formulas():

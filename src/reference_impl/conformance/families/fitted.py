@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from .._softmax import log_softmax
-from .conventions import LOSSES
-from .score_families import right_parts
+from ..._softmax import log_softmax
+from ..conventions import LOSSES
+from .results import right_parts
 
 __all__ = ["FITTED", "fitted", "parsed"]
 

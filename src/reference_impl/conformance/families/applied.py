@@ -1,9 +1,7 @@
-"""What whole families of mistakes make of an utterance: each mistake in either sweep, in both, in loss or gradient.
+"""What each mistake of the families makes of an utterance: in either sweep, in both, in the loss or in the gradient.
 
-The families are in `ctc_families.py`, `ctc_posteriors.py`, `ctc_special.py`, `rnnt_families.py`, `rnnt_posteriors.py`,
-`score_families.py` and, for mistakes with a number in them that is fitted, `fitted_families.py`. A mistake in a
-recursion may be made in alpha, in beta or in both, and log Z may come from either of them; one in the scores may be
-made for the loss, for the gradient or for both. `causes.py` compares what comes out with what a loss has returned.
+A mistake in a recursion may be made in alpha, in beta or in both, and log Z may come from either of them; one in the
+scores may be made for the loss, for the gradient or for both.
 """
 
 from __future__ import annotations
@@ -13,12 +11,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from .._softmax import log_softmax
-from . import ctc_families, ctc_posteriors, ctc_special, rnnt_families, rnnt_posteriors
-from .conventions import LOSSES
-from .fitted_families import parsed
-from .problem import Problem
-from .score_families import GRADIENTS, LOSS_VALUES, SCORES, SPECIAL, UTTERANCES, right_parts
+from ..._softmax import log_softmax
+from ..conventions import LOSSES
+from ..problem import Problem
+from . import ctc_posteriors, ctc_special, rnnt_posteriors
+from .ctc_lattice import Lattice
+from .ctc_recursions import LATTICES
+from .fitted import parsed
+from .inputs import SCORES, SPECIAL, UTTERANCES
+from .results import GRADIENTS, LOSS_VALUES, right_parts
+from .rnnt_grid import Grid
+from .rnnt_recursions import GRIDS, WALKED
 
 __all__ = ["answers", "names"]
 
@@ -38,10 +41,10 @@ def names(kind) -> list[str]:
     True
     """
     if kind == "ctc":
-        lattices, losses, special = ctc_families.LATTICES, ctc_posteriors.LOSSES, ctc_special.SPECIAL
+        lattices, losses, special = LATTICES, ctc_posteriors.LOSSES, ctc_special.SPECIAL
         posteriors = (*ctc_posteriors.OCCUPANCIES, *ctc_posteriors.FORMULAS)
     else:
-        lattices, losses, special = rnnt_families.GRIDS, rnnt_families.WALKED, {}
+        lattices, losses, special = GRIDS, WALKED, {}
         posteriors = (*filter(_of_weights, lattices), *rnnt_posteriors.OCCUPANCIES, *rnnt_posteriors.NODES)
     found = [f"{where}{said}." for said in lattices for where in (*_SWEEPS, _LOSS)]
     found += [f"{_LOSS}{said}." for said in losses]
@@ -124,7 +127,7 @@ def _ctc(one, variable, wanted):
     log_probs = log_softmax(one.logits)
 
     def made(change=None):
-        lattice = ctc_families.Lattice(log_probs, one.targets, one.blank)
+        lattice = Lattice(log_probs, one.targets, one.blank)
         if change:
             change(lattice)
         return lattice, lattice.alpha(), lattice.beta()
@@ -136,7 +139,7 @@ def _ctc(one, variable, wanted):
         return _gradients(variable, np.exp(log_probs), used)
 
     right = made()
-    for said, change in ctc_families.LATTICES.items():
+    for said, change in LATTICES.items():
         if wanted(*(f"{where}{said}." for where in (*_SWEEPS, _LOSS))):
             try:
                 yield from _swept(said, right, made(change), gradients_of, wanted)
@@ -180,7 +183,7 @@ def _rnnt(one, variable, wanted):
     probs = np.exp(log_probs)
 
     def made(change=None):
-        grid = rnnt_families.Grid(log_probs, one.targets, one.blank)
+        grid = Grid(log_probs, one.targets, one.blank)
         if change:
             change(grid)
         return grid, grid.alpha(), grid.beta()
@@ -201,7 +204,7 @@ def _rnnt(one, variable, wanted):
     right = made()
     grid, alpha, beta = right
     log_z = grid.log_z(alpha)
-    for said, changes in rnnt_families.GRIDS.items():
+    for said, changes in GRIDS.items():
         alone = f"{_GRADIENT}{said}."
         if wanted(alone, *(f"{where}{said}." for where in (*_SWEEPS, _LOSS))):
             found = {}
@@ -217,7 +220,7 @@ def _rnnt(one, variable, wanted):
                     continue
             yield from ((sentence, field, values) for (sentence, field), values in found.items())
     if wanted.loss:
-        for said, log_z_of in rnnt_families.WALKED.items():
+        for said, log_z_of in WALKED.items():
             if wanted(f"{_LOSS}{said}."):
                 yield f"{_LOSS}{said}.", "loss", [-log_z_of(grid)]
     swept = grid, alpha, beta, log_z
@@ -282,7 +285,7 @@ def _right(kind, log_probs, targets, blank, wanted):
         module = LOSSES[kind]
         return (module.loss(log_probs, targets, blank=blank),
                 module.occupancy(log_probs, targets, blank=blank) if wanted.gradient else None)
-    lattice = ctc_families.Lattice(log_probs, targets, blank)
+    lattice = Lattice(log_probs, targets, blank)
     alpha = lattice.alpha()
     log_z = lattice.log_z(alpha)
     if not wanted.gradient:

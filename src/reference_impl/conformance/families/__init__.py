@@ -1,0 +1,13 @@
+"""Whole families of mistakes, each with a sentence, for what no single name explains; `causes.py` compares with them.
+
+In CTC's recursions (`ctc_recursions.py`, each changes a `ctc_lattice.py`), posteriors (`ctc_posteriors.py`) and special
+cases (`ctc_special.py`); in RNN-T's recursions (`rnnt_recursions.py`, each changes an `rnnt_grid.py`) and posteriors
+(`rnnt_posteriors.py`); in what goes into the recursions of either (`inputs.py`) and what is made of them
+(`results.py`); and mistakes with a number in them, which is fitted (`fitted.py`). `applied.py` makes each of them in
+every place where it may be made.
+"""
+
+from .applied import answers, names
+from .fitted import fitted
+
+__all__ = ["answers", "fitted", "names"]
