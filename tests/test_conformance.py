@@ -218,6 +218,30 @@ def test_whatever_the_function_does(function, said):
     str(report), report.as_junit(), json.dumps(report.as_json(), allow_nan=False)
 
 
+def replaced(loss, when):
+    """A right CTC loss but where ``when(scores, targets)``."""
+    def function(scores, targets, *, blank):
+        found, gradient = right("ctc")(scores, targets, blank=blank)
+        return (loss if when(scores, targets) and np.isfinite(found) else found), gradient
+    return function
+
+
+@pytest.mark.parametrize(("function", "said"), [
+    (replaced(np.inf, lambda scores, targets: np.isinf(scores).sum() > 2),
+     "The loss is infinite where a score is -inf, a mask, though an alignment is left."),
+    (replaced(np.inf, lambda scores, targets: scores.shape[1] == 1),
+     "The loss is infinite where a target is empty: is it divided by the number of its labels, 0?"),
+    (replaced(np.inf, lambda scores, targets: 500 < scores.max(initial=0) - scores.min(initial=0) < np.inf),
+     "The loss is infinite, though an alignment exists: do probabilities underflow, or logits overflow?"),
+    (replaced(0.0, lambda scores, targets: np.isinf(scores).all(-1).any() or np.isinf(scores).sum() == 2),
+     "The loss is 0 where a score is -inf, a mask: is a NaN taken for 0?"),
+    (replaced(7.25, lambda scores, targets: np.isinf(scores).any()),
+     "The loss is wrong where a score is -inf, a mask, in a way that has no name here.")])
+def test_where_no_cause_is_known_what_is_seen_is_said(function, said):
+    (finding,) = grade(function_subject(function, "ctc"), without=SLOW_GROUPS, shrink=False).findings
+    assert finding.sentence == said and finding.fields == ("loss",)
+
+
 def test_what_is_expected_has_to_exist():
     with pytest.raises(Expectation, match=r"expect: 'lambda'; expected one of inputs, variable, .*fastemit"):
         grade(function_subject(right("ctc"), "ctc"), expect={"lambda": "0.1"})
@@ -429,6 +453,31 @@ answer(loss, kind="ctc", name="fragile")
     assert finding.sentence.startswith("It does not answer: the program ended with status 3")
     assert set(finding.cases) == {"short/empty-target", "short/one-frame-empty-target", "short/one-symbol",
                                   "short/no-frames-empty-target"}
+
+
+FASTEMIT = """
+from reference_impl import log_softmax, rnnt
+from reference_impl.conformance import answer
+def loss(inputs, precision):
+    strength = inputs.get("fastemit_lambda", 0.0)
+    args, blank = (inputs["targets"],), inputs["blank"]
+    return {"loss": (1 + %s * strength) * rnnt.loss(log_softmax(inputs["logits"]), *args, blank=blank),
+            "gradient": rnnt.grad_logits(inputs["logits"], *args, blank=blank, fastemit_lambda=strength)}
+answer(loss, kind="rnnt", name="mine", can=["fastemit"])
+"""
+
+
+@pytest.mark.parametrize("multiplied", [False, True])
+def test_the_loss_with_fastemit(multiplied):
+    """-log Z whatever lambda is, or times 1 + lambda, as warprnnt_numba has it: a convention."""
+    with Program([sys.executable, "-c", FASTEMIT % int(multiplied)]) as subject:
+        report = grade(subject, without=SLOW_GROUPS, shrink=False)
+        said = "With FastEmit the loss is -log Z times 1 + lambda; expected -log Z."
+        assert sentences(report) == [said] * multiplied
+        assert ("times 1 + lambda with FastEmit" in str(report)) is multiplied
+        assert report.groups["fastemit"].asked > 2 and not report.groups["fastemit"].wrong
+        value = "(1 + lambda) (-log Z)" if multiplied else "-log Z"
+        assert grade(subject, without=SLOW_GROUPS, shrink=False, expect={"fastemit_loss": value}).right
 
 
 def test_a_program_that_is_slow():

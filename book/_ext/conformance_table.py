@@ -123,6 +123,7 @@ TAGS = {
                                                  "not divided"),
     "gradient_factor": lambda c: f"gradient times {c['gradient_factor']}",
     "fastemit": lambda c: f"FastEmit {c['fastemit']}",
+    "fastemit_loss": lambda c: "with FastEmit the loss times 1 + lambda",
     "clamp": lambda c: f"clamped at {c['clamp']}",
     "blank": lambda c: f"blank is {c['blank']}",
     "impossible": lambda c: f"loss {c['impossible']} without alignment",

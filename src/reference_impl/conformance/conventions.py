@@ -86,6 +86,8 @@ class Conventions:
     #: Whether a batch has one loss, their sum.
     total: bool = False
     fastemit_lambda: float = 0.0
+    #: Whether the loss is multiplied by 1 + lambda where a lambda is asked for.
+    emphasised_loss: bool = False
     clamp: float = 0.0
     #: Whether it clamps last, after what was divided and multiplied by the upstream gradient.
     clamp_last: bool = False
@@ -133,6 +135,7 @@ class Conventions:
         loss = self._loss(scores, one)
         if loss == np.inf:
             return self.impossible, np.zeros(scores.shape)
+        loss *= 1.0 + one.fastemit_lambda * self.emphasised_loss
         through_softmax = float(self.variable == "logits")
         emphasis = 1.0 + (one.fastemit_lambda or self.fastemit_lambda)
         terms = terms_of(scores, one.targets, loss=self.kind, inputs=self.inputs, blank=self.blank_of(one))
@@ -147,8 +150,8 @@ class Conventions:
                                          f"{'sum' if self.total else 'none'}, / {self.loss.divisor}"),
             "factor": f"{self.loss.constant:.6g}", "gradient_factor": f"{self.gradient.constant:.6g}",
             "gradient_divisor": self.gradient.divisor,
-            "fastemit": f"{self.fastemit_lambda:.6g}", "clamp": f"{self.clamp:.6g}", "blank": self.blank,
-            "impossible": f"{self.impossible:.6g}",
+            "fastemit": f"{self.fastemit_lambda:.6g}", "fastemit_loss": _OF_FASTEMIT[self.emphasised_loss],
+            "clamp": f"{self.clamp:.6g}", "blank": self.blank, "impossible": f"{self.impossible:.6g}",
         }
 
     def departures(self) -> dict[str, str]:
@@ -164,6 +167,8 @@ class Conventions:
         if self.fastemit_lambda:
             found["fastemit"] = (f"FastEmit, lambda = {self.fastemit_lambda:.6g}: the posteriors of the labels are "
                                  f"multiplied by {1 + self.fastemit_lambda:.6g}.")
+        if self.emphasised_loss:
+            found["fastemit_loss"] = "With FastEmit the loss is -log Z times 1 + lambda; expected -log Z."
         if self.clamp:
             found["clamp"] = (f"The gradient is clamped to [-{self.clamp:.6g}, {self.clamp:.6g}]"
                               f"{', after everything else' if self.clamp_last else ''}.")
@@ -177,6 +182,7 @@ class Conventions:
         return replace(self, **what)
 
 
+_OF_FASTEMIT = {False: "-log Z", True: "(1 + lambda) (-log Z)"}
 _SCORES = {"logits": "logits", "log_probs": "log-probs"}
 _REDUCTIONS = {(False, "1"): "none", (True, "1"): "sum", (True, "B"): "mean", (True, "U B"): "mean over labels",
                (False, "U"): "none, / U", (True, "sum of U"): "sum, / sum of U"}

@@ -173,9 +173,11 @@ def _seen(left, judge, answers):
     losses = [each for each in left if each.field == "loss"]
     gradients = [each for each in left if each.field == "gradient"]
     if losses:
-        sentence = instead or " ".join(census(judge)) or losses[0].complaint
+        sentence = instead or " ".join(census(judge))
         agree = _DERIVED if gradients and is_derivative(judge) else ""
-        yield from ((sentence + agree, each) for each in left)
+        of_loss = {each.case.id: each.complaint for each in losses}
+        for each in left:
+            yield (sentence or of_loss.get(each.case.id, losses[0].complaint)) + agree, each
     elif gradients:
         where = located(gradients)
         sentence = f"The gradient is wrong {where}, and right elsewhere." if where else gradients[0].complaint
@@ -204,7 +206,7 @@ def _is_rounding(wrong):
     finite = np.isfinite(wrong.given) & np.isfinite(wrong.right)
     with np.errstate(invalid="ignore"):
         apart = np.where(finite, np.abs(wrong.given - wrong.right), 0.0)
-    return bool((np.isnan(wrong.given) == np.isnan(wrong.right)).all()
+    return bool((finite | (wrong.given == wrong.right) | np.isnan(wrong.given) & np.isnan(wrong.right)).all()
                 and (apart <= _ROUNDING * np.maximum(np.abs(np.where(finite, wrong.right, 1.0)), 1.0)).all())
 
 
@@ -318,7 +320,7 @@ def _same_fault(problem, first, cause, judge, nameless):
     for each in answer.wrong:
         if each.field == "no answer":
             raise NotAnswering(each.complaint)
-        if each.field == first.field and (each.complaint == cause == first.complaint or nameless and each.unnamed
-                                          or not nameless and _known(each, cause, judge)):
+        alike = each.complaint == first.complaint and (cause == first.complaint or nameless and each.unnamed)
+        if each.field == first.field and (alike or not nameless and _known(each, cause, judge)):
             return each
     return None

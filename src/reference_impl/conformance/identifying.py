@@ -334,6 +334,11 @@ def _edges(subject, found, precision):
         blanks = [conventions.changed(blank=blank) for blank in ("argument", "0", "V - 1")]
         conventions = next((tried for tried in blanks if all(_agrees(tried, asked, found, close) for asked in others)),
                            conventions)
+    if found.loss and "fastemit" in subject.can:
+        asked = _Asked(subject, replace(probes(subject.kind)[0], fastemit_lambda=0.5), precision)
+        tried = conventions.changed(emphasised_loss=True)
+        if _agrees(tried, asked, replace(found, gradient=False), close):
+            conventions = tried
     if conventions.clamp and "upstream" in subject.can:
         batch = probes(subject.kind, batch=True)[-2]
         asked = _Asked(subject, replace(batch, upstream=np.array([0.5, 3.0])), precision)

@@ -121,7 +121,7 @@ def _refused(case, error):
 
 
 def _wrong(case, outputs, scores, expected, possible):
-    found = [Wrong(case, name, outputs[name], expected[name], complaint, "no name here" in complaint)
+    found = [Wrong(case, name, outputs[name], expected[name], complaint, _is_open(complaint))
              for name in ("loss", "gradient")
              if name in outputs and (complaint := _complaint(name, outputs[name], expected[name], case, possible))]
     if "gradient" in outputs and not any(each.field == "gradient" for each in found):
@@ -149,7 +149,17 @@ def _complaint(name, given, right, case, possible):
         return f"Where no alignment exists the loss is {_finite(value)}; expected inf."
     if name == "gradient" and impossible:
         return "Where no alignment exists the gradient is not 0."
-    return f"The {name} is wrong, in a way that has no name here."
+    if np.isinf(value):
+        return f"The {name} is infinite{_why_infinite(case.problem)}"
+    masked = bool(np.isneginf(case.problem.logits).any())
+    if name == "loss" and value == 0 and masked:
+        return "The loss is 0 where a score is -inf, a mask: is a NaN taken for 0?"
+    return f"The {name} is wrong{' where a score is -inf, a mask' * masked}, in a way that has no name here."
+
+
+def _is_open(complaint):
+    """Whether a cause is still to be looked for."""
+    return any(said in complaint for said in ("no name here", "infinite", "NaN taken for 0"))
 
 
 def _finite(value):
@@ -186,6 +196,15 @@ def _why_nan(problem, impossible):
     if problem.logits.max() > 709:
         return ": exp of a large logit overflows; take the largest of the row from all of them first."
     return ": a log of 0 is -inf, and -inf minus -inf is NaN."
+
+
+def _why_infinite(problem):
+    """Where that is, of an answer that should be a number."""
+    if np.isneginf(problem.logits).any():
+        return " where a score is -inf, a mask, though an alignment is left."
+    if not np.size(problem.targets) or problem.is_batch and not problem.target_lengths.all():
+        return " where a target is empty: is it divided by the number of its labels, 0?"
+    return ", though an alignment exists: do probabilities underflow, or logits overflow?"
 
 
 def _masks_unused(problem):

@@ -92,7 +92,8 @@ class LossReport:
         if "loss" in identified.given and identified.loss:
             lines.append(f"The loss is -log Z of the scores as {_WORDS[conventions.inputs]}, {conventions.loss}"
                          + (", one number for a batch" if conventions.total else "")
-                         + f" (reduction {named['reduction']}).")
+                         + f" (reduction {named['reduction']})"
+                         + (", times 1 + lambda with FastEmit" if conventions.emphasised_loss else "") + ".")
         if "gradient" in identified.given and identified.gradient:
             lines.append(f"The gradient is that with respect to {_WORDS[conventions.variable]}, {conventions.gradient}"
                          + (f", with FastEmit, lambda = {named['fastemit']}" if conventions.fastemit_lambda else "")
