@@ -370,8 +370,8 @@ def style(app, pagename, templatename, context, doctree):
 
 def setup(app):
     app.setup_extension("deeper")
-    app.add_node(Caption, html=(lambda writer, node: writer.body.append("<caption>"),
-                                lambda writer, node: writer.body.append("</caption>\n")))
+    app.add_node(Caption, html=(lambda writer, node: writer.body.append("<caption><span>"),
+                                lambda writer, node: writer.body.append("</span></caption>\n")))
     app.add_directive("conformance-table", TableDirective)
     app.add_directive("conformance-cases", CasesDirective)
     app.add_directive("conformance-left-out", LeftOutDirective)
