@@ -181,10 +181,9 @@ def _(logits, targets, blank):
       "after the PaddleSpeech notebook's sum over s",
       "finite differences, repeated labels",
       claim="paddlespeech-state",
-      believed="The product of alpha and beta of a state is the mass of all paths that carry its symbol in that "
-               "frame.",
-      truth="It is the mass of the paths through that state only; the sum over the symbol's states gives its "
-            "occupancy {eq}`def-ctc-occupancy`.")
+      believed="A state's alpha times beta is the mass of all paths that carry its symbol in that frame.",
+      truth="It is the mass of the paths through that state; only a sum over states gives the symbol's "
+            "{eq}`def-ctc-occupancy`.")
 def _(logits, targets, blank):
     """Each state contributes the mass of all paths that carry its symbol at t, so repeated symbols are overcounted."""
     log_probs, a, b, log_z = _ctc(logits, targets, blank)
@@ -225,8 +224,8 @@ def _(logits, targets, blank):
       "mass 1 in each frame or anti-diagonal",
       claim="torch-ctc-gradient, torch-thread-52241",
       believed="`gradcheck` fails on this loss, so its gradient is wrong.",
-      truth="It is the gradient with respect to the logits, returned one step early: log-softmax passes it on "
-            "unchanged {eq}`eq-log-softmax-kernel`, and one line repairs it {eq}`eq-practice-repair`.")
+      truth="It is the gradient with respect to the logits, one step early: log-softmax passes it on unchanged "
+            "{eq}`eq-log-softmax-kernel`, and one line repairs it {eq}`eq-practice-repair`.")
 def _(log_probs, targets, blank):
     """exp(log_probs) - occupancy: through log_softmax it comes out right, for the log-probs themselves it is wrong."""
     return ctc.loss(log_probs, targets, blank=blank), np.exp(log_probs) - ctc.occupancy(log_probs, targets, blank=blank)
@@ -308,8 +307,8 @@ def _(logits, targets, blank):
       "-inf masks act like very low scores",
       claim="torch-ctc-mask-nan",
       believed="A symbol that is masked by $-\\infty$ takes no part in the computation.",
-      truth="A formula that divides by its probability divides 0 by 0 {eq}`eq-ctc-grad-logits-2006`; a formula in "
-            "which only alpha contains the emission does not divide {eq}`def-ctc-occupancy`.")
+      truth="A formula that divides by its probability divides 0 by 0 {eq}`eq-ctc-grad-logits-2006`; where only "
+            "alpha contains the emission, nothing is divided {eq}`def-ctc-occupancy`.")
 def _(logits, targets, blank):
     """Alpha and beta both contain the emission; dividing it out is -inf minus -inf where a symbol is masked."""
     log_probs, a, b, log_z = _ctc(logits, targets, blank)
@@ -450,7 +449,7 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
       "after torch's CUDA code, beyond 896 or 1024 labels (pytorch#27442); here beyond 8",
       "many labels, against the reference",
       claim="torch-thread-27442",
-      believed="The loss is right at this size, so the gradient is right, too.",
+      believed="The loss is right at this size, so the gradient is, too.",
       truth="They are two kernels with two launch sizes: test both beyond every limit in the code.")
 def _(logits, targets, blank):
     """The block that collects the occupancies is smaller than the one that ran the recursion."""

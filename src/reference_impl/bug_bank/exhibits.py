@@ -76,8 +76,8 @@ def _(log_probs, targets, blank):
                               claim="icefall-pictures",
                               believed="An untrained model has no preference, so a ridge in the picture of node "
                                        "gradients was learned.",
-                              truth="All paths share two corners, and merely counting the paths through each node "
-                                    "makes a ridge {eq}`eq-kernels-flat`.")
+                              truth="All paths share two corners, and merely counting paths makes a ridge "
+                                    "{eq}`eq-kernels-flat`.")
 def _(log_probs, targets, blank):
     """In each frame every row has the same occupancy, as if equal scores meant equally many paths."""
     e_blank, e_label = rnnt.arc_posteriors(log_probs, targets, blank=blank)
@@ -94,9 +94,9 @@ def _(log_probs, targets, blank):
                              "against the reference, one random case",
                              claim="optax-thread-1771",
                              believed="A negative logarithm of a probability cannot be negative.",
-                             truth="Probabilities from a log-softmax in float32 can add up to a little more than 1 in "
-                                   "a frame, and the loss is bounded only by $-\\sum_t \\log c_t$, where $c_t$ is that "
-                                   "total {eq}`eq-practice-all-targets`: clip the value at 0.")
+                             truth="In float32 the probabilities of a frame can add up to $c_t$, a little more than 1, "
+                                   "and $-\\sum_t \\log c_t$ is the bound {eq}`eq-practice-all-targets`: clip the "
+                                   "value at 0.")
 def _(logits, targets, blank):
     """The log-softmax runs in float32."""
     below = logits.astype(np.float32) - logits.astype(np.float32).max(-1, keepdims=True)

@@ -294,7 +294,7 @@ def _(log_probs, targets, blank):
       "certain of the label, not of its frame, against the reference",
       claim="warp-rnnt-mismatch, warp-rnnt-mismatch-gather, warp-rnnt-asked-small",
       believed="If alpha and beta disagree about $\\log Z$ by more than 0.1 %, a kernel is broken.",
-      truth="Near a loss of 0, the rounding errors of float32 alone can be a larger share than that "
+      truth="Near a loss of 0, the rounding of float32 alone can be a larger share "
             "{eq}`def-kernels-mismatch-bound`.")
 def _(logits, targets, blank):
     """If log Z of alpha and of beta, in float32, differ by more than 1e-3 of the one nearer to 0, the gradient is set

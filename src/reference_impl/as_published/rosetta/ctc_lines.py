@@ -90,8 +90,8 @@ CTC_LINES = {
                                f"The inequality is reversed: {_REPAIR}1 <route-repair-1>`."),
             claims=("paddlespeech-beta",)),
         Row("line-step-p", (r"$p = \sum_s \alpha_t(s)\, \beta_t(s) / y^t_{l'_s}$", "{eq}`eq-ctc-2006-frame-sum`",
-                            "The division removes one of two emissions. The product belongs to a state, "
-                               f"not to its symbol: {_REPAIR}3 <route-repair-3>`."),
+                            "The division removes one of two emissions; a sum over states, not symbols: "
+                               f"{_REPAIR}3 <route-repair-3>`."),
             p_at, claims=("paddlespeech-product", "paddlespeech-state")),
         Row("line-step-1", (r"(1) $\partial p / \partial y = \frac{1}{y^2} \sum \alpha\, \beta$",
                             "{eq}`eq-ctc-2006-grad-probs`",
@@ -153,7 +153,7 @@ CTC_LINES = {
             arc_grad, claims=("gtn-no-beta", "gtn-ctc-arcs")),),
     "k2-ctc": (
         Row("line-k2-ctc", ("`arc_post`: forward score + score + backward score - total", "{eq}`eq-arc-posterior`",
-                            "It runs both sweeps. The gradient of a lattice's score is the posteriors of its arcs."),
+                            "Both sweeps. The gradient of a lattice's score is the posteriors of its arcs."),
             arc_post, claims=("k2-ctc-both-sweeps", "k2-tot-scores")),),
     "stanford-ctc": (
         Row("line-stanford", ("`params - grad / (params * absum)`", "{eq}`eq-ctc-2006-grad-scaled`",

@@ -96,8 +96,8 @@ _GRID = "{eq}`eq-rnnt-alpha`, {eq}`eq-rnnt-beta`"
 RNNT_LINES = {
     "warprnnt_numba": (
         Row("line-numba-cpu", ("CPU: `-exp(log1p(fastemit_lambda) + log_probs + g - loglike)`",
-                               "{eq}`def-fastemit-field`", r"`log1p` in the exponent is a factor: a label gets "
-                               r"$-(1 + \lambda)\,\gamma_y$. A blank has no such factor."),
+                               "{eq}`def-fastemit-field`", r"`log1p` in the exponent is the factor: a label gets "
+                               r"$-(1 + \lambda)\,\gamma_y$. A blank has none."),
             claims=("warprnnt-numba-cpu-gradient", "warprnnt-numba-cpu-fastemit"), checked_as="gradient-fastemit-cpu"),
         Row("line-numba-gpu", ("GPU: `grad + fastemit_grad - exp(log1p(fastemit_lambda) + alphas + logpk - logll + "
                                "betas_next)`",
@@ -186,7 +186,7 @@ RNNT_LINES = {
                                  "{eq}`def-k2-smoothed`", "Log-probs are mixed, whatever the documentation says."),
             interpolated, claims=("k2-smoothed", "fast-rnnt-smoothed", "fast-rnnt-smoothed-described")),
         Row("line-k2-delay", ("`px + delay_penalty * ((T - 1) / 2 - t)`", "{eq}`def-delay-scores`",
-                              "A late label pays and an early one gains. The result is the gradient of a loss."),
+                              "A late label pays and an early one gains. This is the gradient of a loss."),
             with_delay_penalty, claims=("k2-delay", "fast-rnnt-delay")),
         Row("line-k2-modified", ("modified: `p[s-1][t-1] + px[s-1][t-1]`", "{eq}`eq-mono-alpha`",
                                  "A label takes a frame."),
@@ -253,7 +253,7 @@ RNNT_LINES = {
                                        "The other variable; training is the same."),
             claims=("optimized-transducer-log-softmax-gradient", "optimized-transducer-asked-difference"),
             checked_as="gradient-cpu"),
-        Row("line-optimized-grid", ("`alpha`, `beta`, total score", _GRID, "Python negates the score."),
+        Row("line-optimized-grid", ("`alpha`, `beta`, total score", _GRID, "Python negates it."),
             claims=("optimized-transducer-alpha", "optimized-transducer-beta", "optimized-transducer-cost"),
             checked_as="alpha-beta-rnnt")),
     "awni-transducer": (
@@ -261,7 +261,7 @@ RNNT_LINES = {
                           "{eq}`eq-kernels-adjoint-arcs`", r"Shares instead of $\beta$, as in {named}`k2`."),
             share_of_awni, claims=("awni-transducer-gradient",)),
         Row("line-awni-grid", ("`alphas`; cost", "{eq}`eq-rnnt-alpha`, {eq}`eq-rnnt-total`",
-                               "Two matrix products add the softmax term of the gradient later."),
+                               "Two matrix products add the softmax term later."),
             claims=("awni-transducer-alpha", "awni-transducer-cost", "awni-transducer-softmax"),
             checked_as="alpha-beta-rnnt")),
     "apex": (
