@@ -430,7 +430,7 @@ def _formulas():
                 a + b),
             ("the log-prob of the arc alone is the posterior of a", lambda g, a, b, after, weight: weight + 0 * after),
             ("the share of an arc in its node's posterior, as if that were 1, is taken for the posterior of a",
-             lambda g, a, b, after, weight: after + weight - b + a[0, 0]),
+             lambda g, a, b, after, weight: after + weight - b + b[0, 0]),
             ("alpha and beta are added as probabilities in the posterior of a", lambda g, a, b, after, weight:
                 np.logaddexp(a + weight, after)),
             ("beta is subtracted, not added, in the posterior of a", lambda g, a, b, after, weight:
