@@ -187,6 +187,20 @@ def test_numbers_are_fitted(kind, sentence):
     assert sentence in said_of(with_mistake(kind, sentence))
 
 
+def test_a_share_of_a_node_is_the_posterior_over_that_of_the_node():
+    """From the reference's posteriors, not from alpha and beta."""
+    one = small("rnnt")[0]
+    log_probs = log_softmax(one.logits)
+    blanks, labels = rnnt.arc_posteriors(log_probs, one.targets, blank=one.blank)
+    used = -rnnt.grad_log_probs(log_probs, one.targets, blank=one.blank)
+    used[..., one.blank] = blanks / (blanks + np.pad(labels, [(0, 0), (0, 1)]))
+    wanted = np.exp(log_probs) * used.sum(-1, keepdims=True) - used
+    sentence = ("In the gradient: the share of an arc in its node's posterior, as if that were 1, is taken for the "
+                "posterior of a blank.")
+    found = [values for _, field, values in answers(one, "logits", only={sentence}) if field == "gradient"]
+    assert any(np.allclose(value, wanted, rtol=0, atol=1e-12) for values in found for value in values)
+
+
 def shows(kind, sentence):
     """Answers of a mistake to small utterances that are not the right ones, by case and field."""
     found = {}

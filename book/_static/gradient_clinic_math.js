@@ -612,7 +612,7 @@ const GradientClinic = ((M) => {
     if (noPath) said = "No alignment exists: Z = 0, the loss is infinite, and the gradient is 0 by definition.";
     else if (choice.undecided) said = "At this tolerance the gradients with respect to logits and to log-probs cannot be told apart.";
     else if (reading) said = variableSaid(reading, problem, tolerance, open);
-    else if (!variable) said = `It was judged as a gradient with respect to the ${CALLED[choice.variable]}, as which it fits best.`;
+    else if (!variable) said = `It was judged as a gradient with respect to the ${CALLED[choice.variable]}, which it fits best.`;
     return {
       ...nothing, said, reading, noPath, variable: judged,
       findings: reread ? [...(mixed ? [softmax] : []), ...plain] : choice.found,

@@ -96,9 +96,10 @@ def _(logits, targets, blank):
       "finite differences, one random case",
       claim="paddlespeech-scales",
       believed="The factors by which the frames are rescaled multiply to the likelihood.",
-      truth="They do, times what the last frame keeps in its last two states {eq}`eq-ctc-2006-loss-alpha`.")
+      truth="They do only together with the share of the last two states in the last frame "
+            "{eq}`eq-ctc-2006-loss-alpha`.")
 def _(logits, targets, blank):
-    """Each frame of alpha is rescaled to sum 1; the loss has the factors, and not the part in the last two states."""
+    """Each frame of alpha is rescaled to sum 1; the loss has the factors, but not the share of the last two states."""
     _, a, _, log_z = _ctc(logits, targets, blank)
     return -LOG.sum(a[-1]), ctc.grad_logits(logits, targets, blank=blank)
 
@@ -131,8 +132,8 @@ def _(logits, targets, blank):
       "finite differences, one random case",
       claim="paddlespeech-alpha",
       believed="Alpha of a state is the mass of the whole strings that pass it.",
-      truth="Alpha is the mass of prefixes {eq}`def-ctc-alpha`; what follows is beta's, and is counted once "
-            "{eq}`eq-ctc-node-mass`.")
+      truth="Alpha is the mass of prefixes {eq}`def-ctc-alpha`; what follows them belongs to beta, and is counted "
+            "once {eq}`eq-ctc-node-mass`.")
 def _(logits, targets, blank):
     """Alpha sums over whole strings, not over prefixes, so it counts each prefix once for each suffix."""
     log_probs, a, b, log_z = _ctc(logits, targets, blank)
@@ -141,12 +142,12 @@ def _(logits, targets, blank):
 
 
 @_bug("logits", "index -1 read from the end",
-      "after the PaddleSpeech notebook, whose skip rule has no first states",
+      "after the PaddleSpeech notebook, whose skip rule makes no exception for the first states",
       "loss is the path sum, every small target",
       claim="paddlespeech-skip",
-      believed="The skip needs one condition: two states back there is another symbol.",
-      truth="It needs two: the state must exist, $s \\ge 2$ {eq}`def-ctc-skip`. In many languages the index $-1$ "
-            "is legal, and means the last.")
+      believed="The skip needs one condition: two states back there is a different symbol.",
+      truth="It needs two: that state must also exist, $s \\ge 2$ {eq}`def-ctc-skip`. In many languages the index "
+            "$-1$ is legal, and means the last element.")
 def _(logits, targets, blank):
     """The skip is allowed by looking two states back, wherever that is: state 1 is entered from the last state."""
     graph = ctc_lattice(targets, *logits.shape, blank=blank)
@@ -180,9 +181,8 @@ def _(logits, targets, blank):
       "after the PaddleSpeech notebook's sum over s",
       "finite differences, repeated labels",
       claim="paddlespeech-state",
-      believed="The occupancy of a symbol adds up, over its positions, the mass of all paths that carry it "
-               "there.",
-      truth="Each state contributes the paths through that state only; their sum is the symbol's "
+      believed="A state's alpha times beta is the mass of all paths that carry its symbol in that frame.",
+      truth="It is the mass of the paths through that state; only a sum over states gives the symbol's "
             "{eq}`def-ctc-occupancy`.")
 def _(logits, targets, blank):
     """Each state contributes the mass of all paths that carry its symbol at t, so repeated symbols are overcounted."""
@@ -237,7 +237,7 @@ def _(log_probs, targets, blank):
       claim="paddle-ctc-norm-by-times",
       believed="Dividing the gradient by the frames only changes the learning rate.",
       truth="It changes the objective: every utterance gets a weight of its own {eq}`eq-practice-weighted`, and "
-            "the printed loss is another.")
+            "the printed loss is not the one that is trained.")
 def _(logits, targets, blank):
     """A normaliser is applied to the gradient only."""
     return -_ctc(logits, targets, blank)[3], ctc.grad_logits(logits, targets, blank=blank) / len(logits)
@@ -249,7 +249,7 @@ def _(logits, targets, blank):
       "after torch.nn.functional.ctc_loss (pytorch#14401)",
       "no alignment: loss inf, gradient 0",
       claim="torch-ctc-nan, torch-thread-14401",
-      believed="NaN after some epochs is a bug of the gradient, and a mask on the loss repairs it.",
+      believed="NaN after some epochs is a bug in the gradient, and a mask on the loss repairs it.",
       truth="The target does not fit into its frames. Its occupancy is 0/0 {eq}`def-ctc-occupancy`, and 0 times "
             "NaN is NaN ({ref}`no-alignment`).")
 def _(logits, targets, blank):
@@ -294,7 +294,7 @@ def _(logits, targets, blank):
       "no alignment: loss inf, gradient 0",
       claim="optax-floor, nemo-tdt-floor",
       believed="A number as low as $-10^5$ is as good as $-\\infty$.",
-      truth="Then the impossible has a little mass: its loss is finite, and its gradient pushes "
+      truth="Then the impossible has a little mass: its loss is finite, and its gradient need not be 0 "
             "{eq}`eq-practice-feasible`.")
 def _(logits, targets, blank):
     """Impossible states have a little mass, and an impossible target a large finite loss with a gradient."""
@@ -306,9 +306,9 @@ def _(logits, targets, blank):
       "after torch.nn.functional.ctc_loss",
       "-inf masks act like very low scores",
       claim="torch-ctc-mask-nan",
-      believed="A symbol that is masked by $-\\infty$ is out of the computation.",
-      truth="A formula that divides by its probability divides 0 by 0 {eq}`eq-ctc-grad-logits-2006`; one in "
-            "which only alpha has the emission does not divide {eq}`def-ctc-occupancy`.")
+      believed="A symbol that is masked by $-\\infty$ takes no part in the computation.",
+      truth="A formula that divides by its probability divides 0 by 0 {eq}`eq-ctc-grad-logits-2006`; where only "
+            "alpha contains the emission, nothing is divided {eq}`def-ctc-occupancy`.")
 def _(logits, targets, blank):
     """Alpha and beta both contain the emission; dividing it out is -inf minus -inf where a symbol is masked."""
     log_probs, a, b, log_z = _ctc(logits, targets, blank)
@@ -322,8 +322,8 @@ def _(logits, targets, blank):
       "after warp-ctc",
       "confident frames, against the reference",
       claim="warp-ctc-guard",
-      believed="In an array of masses, 0 means that no path came by.",
-      truth="In the log domain 0 is the mass 1: the one entry that is certain gets no occupancy.")
+      believed="In an array of masses, 0 means that no path passed.",
+      truth="In the log domain, 0 is a mass of 1, so the one entry that is certain gets no occupancy.")
 def _(logits, targets, blank):
     """A mass of exactly 1 has the logarithm 0.0, which is taken for an entry that no path uses."""
     log_probs, a, b, log_z = _ctc(logits, targets, blank)
@@ -367,7 +367,7 @@ def _(logits, targets, blank):
       "after Keras losses.CTC (keras#21876)",
       "symbols renamed", batch=True,
       claim="keras-length, keras-thread-21876",
-      believed="What is 0 in a target is padding.",
+      believed="A 0 in a target is padding.",
       truth="Which symbol is the blank, and what fills the padding, are two conventions; only the length says "
             "where a target ends {eq}`eq-practice-feasible`.")
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
@@ -420,8 +420,8 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
       "linear in the upstream gradient", batch=True,
       claim="torch-thread-11750, torch-ctc-early-upstream",
       believed="The gradient is right for a sum of losses, so it is right for a weighted sum.",
-      truth="Both terms of softmax minus occupancy carry the weight {eq}`eq-practice-weighted`; test one that is "
-            "not 1.")
+      truth="Both terms of softmax minus occupancy carry the weight {eq}`eq-practice-weighted`; test a weight that "
+            "is not 1.")
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """The occupancy is multiplied by the upstream gradient, and the softmax is not."""
     losses, backward = right_for("ctc", "logits")(scores, targets, logit_lengths, target_lengths, blank=blank)
@@ -449,7 +449,7 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
       "after torch's CUDA code, beyond 896 or 1024 labels (pytorch#27442); here beyond 8",
       "many labels, against the reference",
       claim="torch-thread-27442",
-      believed="The loss is right at this size, so the gradient is.",
+      believed="The loss is right at this size, so the gradient is, too.",
       truth="They are two kernels with two launch sizes: test both beyond every limit in the code.")
 def _(logits, targets, blank):
     """The block that collects the occupancies is smaller than the one that ran the recursion."""

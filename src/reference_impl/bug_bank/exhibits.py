@@ -59,11 +59,11 @@ class Exhibit:
                               "asked in pytorch/audio#3750",
                               "loss is the path sum, every small target",
                               claim="torchaudio-thread-3750",
-                              believed="The logits have one row more than there are labels: it belongs to the blank.",
+                              believed="The logits have one row more than there are labels; it belongs to the blank.",
                               truth="Rows are prefixes: after $U$ labels there are $U + 1$ of them, and each row has a "
                                     "blank of its own ({ref}`why-u-plus-1`).")
 def _(log_probs, targets, blank):
-    """Every blank is read in the last row."""
+    """Every blank is read from the last row."""
     graph = rnnt_lattice(targets, len(log_probs), log_probs.shape[2], blank=blank)
     arcs = tuple(replace(arc, entry=(arc.entry[0], len(targets), blank))
                  if arc.entry is not None and arc.entry[2] == blank else arc for arc in graph.arcs)
@@ -76,7 +76,7 @@ def _(log_probs, targets, blank):
                               claim="icefall-pictures",
                               believed="An untrained model has no preference, so a ridge in the picture of node "
                                        "gradients was learned.",
-                              truth="All paths share two corners. Counting them alone makes a ridge "
+                              truth="All paths share two corners, and merely counting paths makes a ridge "
                                     "{eq}`eq-kernels-flat`.")
 def _(log_probs, targets, blank):
     """In each frame every row has the same occupancy, as if equal scores meant equally many paths."""
@@ -94,8 +94,9 @@ def _(log_probs, targets, blank):
                              "against the reference, one random case",
                              claim="optax-thread-1771",
                              believed="A negative logarithm of a probability cannot be negative.",
-                             truth="Log-probs in float32 can add up to a little more than 1, and $-\\sum_t \\log c_t$ "
-                                   "is the bound {eq}`eq-practice-all-targets`: clip the value at 0.")
+                             truth="In float32 the probabilities of a frame can add up to $c_t$, a little more than 1, "
+                                   "and $-\\sum_t \\log c_t$ is the bound {eq}`eq-practice-all-targets`: clip the "
+                                   "value at 0.")
 def _(logits, targets, blank):
     """The log-softmax runs in float32."""
     below = logits.astype(np.float32) - logits.astype(np.float32).max(-1, keepdims=True)
@@ -108,8 +109,8 @@ def _(logits, targets, blank):
                              "loss is the path sum, every small target",
                              claim="torch-thread-19838, torch-thread-69016",
                              believed="`mean` is the mean of what `none` returns.",
-                             truth="It is the mean of each loss over its number of labels "
-                                   "{eq}`def-practice-label-mean`: another weight for each utterance.")
+                             truth="It averages each loss divided by its number of labels "
+                                   "{eq}`def-practice-label-mean`, so every utterance has a weight of its own.")
 def _(logits, targets, blank):
     """Loss and gradient are divided by the number of labels."""
     U = max(len(targets), 1)

@@ -141,8 +141,8 @@ def _refusing_nothing(log_probs, targets, blank):
       "a target equal to blank is refused",
       claim="warp-transducer-label-overwrites, warp-transducer-asked-difference",
       believed="CPU and GPU return different gradients, so one of them is wrong.",
-      truth="The target contains the blank. Two arcs share an entry, each kernel keeps another one, and the "
-            "target means nothing ({ref}`label-is-blank`).")
+      truth="The target contains the blank. Two arcs share an entry, the kernels differ in which they keep, and "
+            "such a target means nothing ({ref}`label-is-blank`).")
 def _(log_probs, targets, blank):
     """A target may equal blank; two arcs then share one entry, and the second write wins."""
     e_blank, e_label, loss = _refusing_nothing(log_probs, targets, blank)
@@ -200,7 +200,7 @@ def _(log_probs, targets, blank):
       claim="paddle-rnnt-no-softmax, warp-transducer-no-softmax, warp-transducer-thread-14, "
             "warp-transducer-thread-50",
       believed="The loss is negative, so there is a bug in the loss.",
-      truth="Scores that passed no softmax have no lower bound: 1 more on every score lowers the loss by $T + U$ "
+      truth="Without a softmax the loss has no lower bound: adding 1 to every score lowers it by $T + U$ "
             "{eq}`eq-rnnt-homogeneous`.")
 def _(logits, targets, blank):
     """No softmax anywhere: loss and gradient are those of unnormalised scores, and agree with each other."""
@@ -212,10 +212,10 @@ def _(logits, targets, blank):
       "sums to 0 over V",
       claim="warprnnt-numba-asked-difference, espnet-asked-difference",
       believed="The GPU's formula has a term that the CPU's lacks, so one of the two is wrong.",
-      truth="Both are right, one for log-probs and one for logits ({ref}`cpu-and-gpu`); what is wrong is to hand "
-            "either back for the other variable.")
+      truth="Both are right, one for log-probs and one for logits ({ref}`cpu-and-gpu`); the error is to return "
+            "either as the gradient of the other variable.")
 def _(logits, targets, blank):
-    """The gradient with respect to the log-probs is handed back for the logits."""
+    """The gradient with respect to the log-probs is returned as that of the logits."""
     log_probs = log_softmax(logits)
     return rnnt.loss(log_probs, targets, blank=blank), rnnt.grad_log_probs(log_probs, targets, blank=blank)
 
@@ -281,8 +281,8 @@ def _(logits, targets, blank):
       "finite differences, one random case",
       claim="speechbrain-cost, speechbrain-asked-normalised",
       believed="A loss may be normalised where it is printed.",
-      truth="Then differences of the loss are off from the gradient by the factor $T$: one function needs one "
-            "normaliser {eq}`eq-practice-weighted`.")
+      truth="Then the gradient is $T$ times the derivative of the printed loss: both need the same normaliser "
+            "{eq}`eq-practice-weighted`.")
 def _(log_probs, targets, blank):
     """A normaliser is applied to the loss only."""
     return (rnnt.loss(log_probs, targets, blank=blank) / len(log_probs),
@@ -294,7 +294,7 @@ def _(log_probs, targets, blank):
       "certain of the label, not of its frame, against the reference",
       claim="warp-rnnt-mismatch, warp-rnnt-mismatch-gather, warp-rnnt-asked-small",
       believed="If alpha and beta disagree about $\\log Z$ by more than 0.1 %, a kernel is broken.",
-      truth="Near a loss of 0 the rounding of float32 is a larger part than that "
+      truth="Near a loss of 0, the rounding of float32 alone can be a larger share "
             "{eq}`def-kernels-mismatch-bound`.")
 def _(logits, targets, blank):
     """If log Z of alpha and of beta, in float32, differ by more than 1e-3 of the one nearer to 0, the gradient is set
@@ -331,7 +331,7 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
       "ragged batch, each utterance as if alone", batch=True,
       claim="torchaudio-padding",
       believed="The memory of the logits can hold their gradient.",
-      truth="It can, but the padding still holds logits, and they pass for gradients ({ref}`reused-memory`).")
+      truth="It can, but then the padding still holds logits, which pass for gradients ({ref}`reused-memory`).")
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """The gradient is written over a copy of the logits, and where there is nothing to write the logits remain."""
     losses, backward = right_for("rnnt", "logits")(scores, targets, logit_lengths, target_lengths, blank=blank)
@@ -346,7 +346,7 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
       "many labels, against the reference", batch=True,
       claim="torchaudio-overflow",
       believed="An index fits into 32 bits.",
-      truth="A grid has $B\\,T\\,(U + 1)\\,V$ entries, and passes $2^{31}$ before an utterance is long.")
+      truth="A grid has $B\\,T\\,(U + 1)\\,V$ entries, which can be more than $2^{31}$ although no utterance is long.")
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """Element number 2^8 is taken for number 0: the array is longer than the type of its index can count."""
     reads = scores.ravel()[np.arange(scores.size) % 256].reshape(scores.shape)
@@ -378,7 +378,7 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
       "NaN in the padding", batch=True,
       claim="warprnnt-numba-binding-softmax, fast-rnnt-normaliser",
       believed="Whatever stands in the padding is multiplied by 0.",
-      truth="NaN times 0 is NaN: padding has to be left out, not weighted.")
+      truth="NaN times 0 is NaN: padding has to be left out, not multiplied by 0.")
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """The gradient in the padding is softmax times 0, which is not 0 if the padding holds a NaN."""
     losses, backward = right_for("rnnt", "logits")(scores, targets, logit_lengths, target_lengths, blank=blank)
@@ -407,7 +407,8 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
       "second backward equals the first", batch=True,
       claim="warp-transducer-in-place",
       believed="`backward` runs once.",
-      truth="It may run twice, and then the weight is in the saved array already {eq}`eq-practice-weighted`.")
+      truth="It may run twice, and the second time the saved array already contains the weight "
+            "{eq}`eq-practice-weighted`.")
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """Backward multiplies what it saved by the upstream gradient: twice, if called twice."""
     losses, right = right_for("rnnt", "logits")(scores, targets, logit_lengths, target_lengths, blank=blank)
@@ -424,8 +425,8 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
       "after fast_rnnt's return_grad, and k2's until k2#1106",
       "a gradient stays what it was when backward runs again", batch=True,
       claim="fast-rnnt-in-place, k2-in-place-until",
-      believed="What `backward` has returned, nobody reads after the next `backward`.",
-      truth="A returned array belongs to the caller, who may keep it: as occupancies, say, as pruning does.")
+      believed="Nobody reads a returned gradient after the next `backward`.",
+      truth="A returned array belongs to the caller, who may keep it; pruning, for example, keeps occupancies.")
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """Every call of backward writes into one buffer, and so into what earlier calls have returned."""
     losses, right = right_for("rnnt", "logits")(scores, targets, logit_lengths, target_lengths, blank=blank)
@@ -443,8 +444,8 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
       "linear in the upstream gradient", batch=True,
       claim="nemo-cpu-clamp, nemo-mean",
       believed="The bound of a clamp is the number that was set.",
-      truth="After the division by $B$ a bound $c$ is a bound $c\\,B$ before it {eq}`eq-kernels-clamp-scale`, and "
-            "no entry exceeds 1.")
+      truth="A bound $c$ after the division by $B$ acts like a bound $c\\,B$ before it {eq}`eq-kernels-clamp-scale`, "
+            "where no entry exceeds 1.")
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """The bound applies to the product, so whether it has an effect depends on the batch size."""
     losses, backward = right_for("rnnt", "logits")(scores, targets, logit_lengths, target_lengths, blank=blank)
@@ -455,8 +456,8 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
       "after apex's transducer (apex#1683)",
       "linear in the upstream gradient", batch=True,
       claim="apex-log-upstream, apex-asked-nan",
-      believed="In the log domain a factor is one summand more.",
-      truth="A factor that is negative has no logarithm, and $1000 - L$ has one {eq}`eq-kernels-linear`.")
+      believed="In the log domain a factor is one more summand.",
+      truth="A negative factor has no logarithm, and in $1000 - L$ the loss has one {eq}`eq-kernels-linear`.")
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
     """The upstream gradient joins the sum of logarithms, and must not be negative."""
     losses, backward = right_for("rnnt", "log_probs")(scores, targets, logit_lengths, target_lengths, blank=blank)

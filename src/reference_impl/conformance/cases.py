@@ -21,10 +21,11 @@ AFTERWARDS = "afterwards"
 GROUPS = {
     **VECTOR_GROUPS,
     "accuracy": "Longer utterances, in each precision.",
-    "upstream": "Upstream gradients: 0, negative, large, inf where no alignment exists.",
-    AFTERWARDS: "After any case: scores and targets are as they were, and a second backward pass returns the same "
+    "upstream": "Upstream gradients that differ, are negative, 0, or inf where no alignment exists.",
+    AFTERWARDS: "After any case: scores and targets are unchanged, and a second backward pass returns the same "
                 "gradient, in memory of its own.",
-    "bad input": "Labels and lengths that are none, NaN and inf. An error, or NaN in that utterance alone.",
+    "bad input": "Invalid labels and lengths, NaN and inf. The right answer is an error, or NaN in that utterance "
+                 "alone.",
 }
 #: The distance from 1 to the next number.
 _EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}

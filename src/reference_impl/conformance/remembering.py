@@ -12,9 +12,9 @@ from .subjects import Refused
 
 __all__ = ["remembered"]
 
-_AGAIN = "What it returns depends on what it was asked before: memory of an earlier call is used again"
+_AGAIN = "What it returns depends on what it was asked before: memory of an earlier call is reused"
 _DIFFERS = "The same input gives different answers when it is asked again."
-_GROWS = ("The same input gives different answers when it is asked again: each is the one before plus the same amount. "
+_GROWS = ("The same input gives different answers when it is asked again: each time the same amount is added. "
           "A buffer is added to, and not cleared between calls.")
 
 
@@ -74,7 +74,7 @@ def _grows(once, twice, thrice):
 def _left(name, before, after, first, other, between):
     """What of an earlier answer is in a later one."""
     if name == "loss" or np.shape(before) != np.shape(after):
-        return f"the {name} of an utterance is another one after another utterance was asked for"
+        return f"the {name} of an utterance changes after a call with another utterance"
     apart = ~((before == after) | (np.isnan(before) & np.isnan(after)))
     if np.shape(between) == np.shape(after) and np.allclose(after[apart], between[apart], rtol=1e-9, atol=1e-12):
         said = "entries of an earlier gradient are left in the next one; a buffer is not cleared"
@@ -84,7 +84,7 @@ def _left(name, before, after, first, other, between):
     if np.shape(between) == np.shape(after) and np.allclose((after - before)[apart], between[apart], rtol=1e-9,
                                                             atol=1e-12):
         return "an earlier gradient is added to the next one; a buffer is not cleared"
-    return "the gradient of an utterance is another one after another utterance was asked for"
+    return "the gradient of an utterance changes after a call with another utterance"
 
 
 def _of_the_first(judge, name, first, other, between):

@@ -80,7 +80,7 @@ _REPAIR = "{ref}`Repair "
 CTC_LINES = {
     "paddlespeech": (
         Row("line-step-prefix", (r"$\alpha_t(s) = \sum p(\pi_{1:t} \mid x)$, $\pi$ a path", "{eq}`def-ctc-alpha`",
-                                 f"It counts a prefix once for each suffix: {_REPAIR}2 <route-repair-2>`."),
+                                 f"It counts each prefix once for each suffix: {_REPAIR}2 <route-repair-2>`."),
             claims=("paddlespeech-alpha",)),
         Row("line-step-alpha", (r"$(\alpha_{t-1}(s) + \alpha_{t-1}(s-1) + \alpha_{t-1}(s-2))\, y^t_{l'_s}$",
                                 "{eq}`eq-ctc-alpha`", f"Right, except in the first two states: {_REPAIR}7 "
@@ -90,11 +90,12 @@ CTC_LINES = {
                                f"The inequality is reversed: {_REPAIR}1 <route-repair-1>`."),
             claims=("paddlespeech-beta",)),
         Row("line-step-p", (r"$p = \sum_s \alpha_t(s)\, \beta_t(s) / y^t_{l'_s}$", "{eq}`eq-ctc-2006-frame-sum`",
-                            f"One emission too many; states, not symbols: {_REPAIR}3 <route-repair-3>`."),
+                            "The division removes one of two emissions; a sum over states, not symbols: "
+                               f"{_REPAIR}3 <route-repair-3>`."),
             p_at, claims=("paddlespeech-product", "paddlespeech-state")),
         Row("line-step-1", (r"(1) $\partial p / \partial y = \frac{1}{y^2} \sum \alpha\, \beta$",
                             "{eq}`eq-ctc-2006-grad-probs`",
-                            f"Right; its quotient rule: {_REPAIR}4 <route-repair-4>`."),
+                            f"Right; but see its quotient rule: {_REPAIR}4 <route-repair-4>`."),
             step_1, claims=("paddlespeech-step-1", "paddlespeech-quotient")),
         Row("line-step-2", (r"(2) $\frac{1}{p\, y^2} \sum \alpha\, \beta$", "{eq}`eq-ctc-2006-grad-log`",
                             "The derivative of the logarithm divides by $p$."),
@@ -114,10 +115,10 @@ CTC_LINES = {
     "warp-ctc": (
         Row("line-warp-ctc-cpu", ("CPU: `probs - exp(output - log(probs) - log_partition)`",
                                   "{eq}`eq-ctc-2006-kernel`", r"`output` collects $\alpha\,\beta$ of a symbol, with "
-                                  "two emissions; `- log(probs)` takes one out."),
+                                  "two emissions; `- log(probs)` removes one."),
             claims=("warp-ctc-gradient", "warp-ctc-both-emissions"), checked_as="gradient-warp-ctc"),
         Row("line-warp-ctc-gpu", ("GPU: `probs - exp(grad - log(probs) - log_partition)`", "{eq}`eq-ctc-2006-kernel`",
-                                  "The same line. A sum of exactly 0.0 is taken for no mass, on both."),
+                                  "The same line. Both take a sum of exactly 0.0 for no mass."),
             claims=("warp-ctc-gpu-gradient", "warp-ctc-guard"), checked_as="gradient-warp-ctc")),
     "torch": (
         Row("line-torch-alpha", ("`log(exp(la1-lamax) + exp(la2-lamax) + exp(la3-lamax)) + lamax + lp`",
@@ -130,7 +131,8 @@ CTC_LINES = {
                                 "Occupancies are added atomically, in no fixed order."),
             claims=("torch-ctc-gpu-gradient", "torch-ctc-atomics"), checked_as="gradient-torch"),
         Row("line-torch-cudnn", ("cuDNN: no source", "{eq}`eq-ctc-grad-logits`",
-                                 "Chosen for float32, blank 0 and int32 targets, if more holds. It cannot be read."),
+                                 "Chosen for float32, blank 0 and int32 targets, under further conditions. "
+                                 "Its source is not public."),
             claims=("torch-ctc-cudnn",))),
     "tensorflow": (
         Row("line-tensorflow-sparse", ("sparse: `y - exp(prob_sum - log_p_z_x)`", "{eq}`eq-ctc-grad-logits`",
@@ -147,11 +149,11 @@ CTC_LINES = {
     "gtn": (
         Row("line-gtn", ("`nodeGrads[dst] * exp(nodeScores[src] + weight - nodeScores[dst])`",
                          "{eq}`eq-log-adjoint`, {eq}`eq-share-posterior`",
-                         r"An arc's posterior by its share. There is no $\beta$."),
+                         r"An arc's posterior, from its share. There is no $\beta$."),
             arc_grad, claims=("gtn-no-beta", "gtn-ctc-arcs")),),
     "k2-ctc": (
         Row("line-k2-ctc", ("`arc_post`: forward score + score + backward score - total", "{eq}`eq-arc-posterior`",
-                            "Both sweeps. A lattice's gradient is the posteriors of its arcs."),
+                            "Both sweeps. The gradient of a lattice's score is the posteriors of its arcs."),
             arc_post, claims=("k2-ctc-both-sweeps", "k2-tot-scores")),),
     "stanford-ctc": (
         Row("line-stanford", ("`params - grad / (params * absum)`", "{eq}`eq-ctc-2006-grad-scaled`",
@@ -159,13 +161,13 @@ CTC_LINES = {
             stanford, claims=("stanford-ctc-gradient", "stanford-ctc-one-frame")),),
     "paddle-ctc": (
         Row("line-paddle-ctc", ("{named}`warp-ctc`'s gradient times the upstream one", "{eq}`eq-ctc-2006-kernel`",
-                                "Logits come in; the softmax is inside."),
+                                "It takes logits; the softmax is inside."),
             claims=("paddle-ctc-warp-ctc",), checked_as="gradient-warp-ctc"),
         Row("line-paddle-times", ("`norm_by_times`: gradient over T", "{eq}`eq-practice-weighted`",
-                                  "Only the gradient is divided, and not the loss."),
+                                  "Only the gradient is divided, not the loss."),
             without_norm_by_times, claims=("paddle-ctc-norm-by-times",))),
     "keras": (
         Row("line-keras", ("`sum(y_true != mask_index)`", "{eq}`def-ctc-loss`",
-                           "Labels that are 0 do not count, so none may be 0. The loss is the backend's."),
+                           "A label that is 0 is not counted, so no label may be 0. The backend computes the loss."),
             label_length, claims=("keras-length", "keras-backend")),),
 }

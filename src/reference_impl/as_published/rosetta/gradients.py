@@ -78,7 +78,7 @@ GRADIENTS = (
                                   "`(1 + fastemit_lambda)`", "log-probs; the gradient of no loss",
                                   "[](../notebooks/65_fastemit.ipynb)"), fastemit_by_label_arc, None,
         claims=("nemo-cpu-gradient", "warprnnt-numba-cpu-gradient", "paddle-cpu-gradient")),
-    Row("gradient-fastemit-gpu", ("their GPU code: the same, and its part of the visits",
+    Row("gradient-fastemit-gpu", (r"their GPU code: the same, and $\lambda\,\gamma_y$ added to the visits",
                                   "logits; the gradient of no loss", "[](../notebooks/65_fastemit.ipynb)"),
         fastemit_fused, None,
         claims=("nemo-gpu-gradient", "warprnnt-numba-gpu-gradient", "paddle-gpu-gradient")),

@@ -273,7 +273,7 @@ FORMULAS = {
         lambda soft, used, y: soft - np.where(y > 0, used / np.where(y > 0, y, 1.0), 0.0),
     "the gradient is divided by the softmax: 1 - occupancy / y": lambda soft, used, y: np.where(
         y > 0, (soft - used) / np.where(y > 0, y, 1.0), 0.0),
-    "the gradient is multiplied by y (1 - y), as of a sigmoid": lambda soft, used, y: (soft - used) * y * (1 - y),
+    "the gradient is multiplied by y (1 - y), as for a sigmoid": lambda soft, used, y: (soft - used) * y * (1 - y),
     "the softmax term is missing where an occupancy is 0": lambda soft, used, y: np.where(used > 0, soft, 0.0) - used,
     "the softmax term stands only where an occupancy is 0": lambda soft, used, y: np.where(used > 0, 0.0, soft) - used,
     "the softmax term is missing in the first frame": lambda soft, used, y: _but(soft, 0) - used,

@@ -347,8 +347,8 @@ _SUMS = {
     "it adds with base 2, log2(2^a + 2^b), where scores are natural logs": np.logaddexp2,
     "it adds with base 10, log10(10^a + 10^b), where scores are natural logs":
         _in_pairs(lambda a, gap: a + np.log10(1 + 10.0**-gap)),
-    "log(1 + x) is taken for x in its sums": _in_pairs(lambda a, gap: a + np.exp(-gap)),
-    "log(1 + x) is taken for x - x^2 / 2 in its sums":
+    "its sums have x in place of log(1 + x)": _in_pairs(lambda a, gap: a + np.exp(-gap)),
+    "its sums have x - x^2 / 2 in place of log(1 + x)":
         _in_pairs(lambda a, gap: a + np.exp(-gap) - np.exp(-2 * gap) / 2),
     "its sums are log(1 + exp(b - a)), without the larger of both": _in_pairs(lambda a, gap: np.log1p(np.exp(-gap))),
     "its sums subtract: log(exp(a) - exp(b))": _in_pairs(lambda a, gap: a + np.log(-np.expm1(-gap))),
@@ -422,7 +422,7 @@ _SPELLINGS = {
         k for each in z for k in ([each] if each == blank else [each, each])],
     "the labels stand where the blanks belong (even states)": lambda z, blank: [*z[1:], blank],
     "the last label is missing, and its two states are blanks": lambda z, blank: [*z[:-2], blank, blank][-len(z):],
-    "the last label stands at the end, behind the last blank (off by one)": lambda z, blank: [blank, *z][:len(z)],
+    "the last label stands at the end, after the last blank (off by one)": lambda z, blank: [blank, *z][:len(z)],
 }
 
 

@@ -102,7 +102,7 @@ FITTED: dict[str, tuple[str, Callable, np.ndarray]] = {
         lambda p, x: p.right * min(1.0, x / np.sqrt((p.right**2).sum()))), _BOUNDS),
     "the gradient is multiplied by the loss to the power of {}": ("gradient", _terms(
         lambda p, x: p.right * p.loss**x), np.concatenate([-_POSITIVE[::-1], _POSITIVE])),
-    "the gradient is multiplied by (1 - Z) to the power of {}, as of a focal loss": ("gradient", _terms(
+    "the gradient is multiplied by (1 - Z) to the power of {}, as in a focal loss": ("gradient", _terms(
         lambda p, x: p.right * (1 - np.exp(-p.loss)) ** x), _POSITIVE),
     "a decay of {} times the logits is added to the gradient": ("gradient", _terms(
         lambda p, x: p.right + x * p.one.logits), _BIASES),

@@ -169,7 +169,7 @@ GRADIENTS = {
         lambda p: np.roll(p.probs, 1, axis=0) * p.used.sum(-1, keepdims=True)),
     "the softmax term has a sum over the frames in it": _softmax_is(lambda p: p.probs * p.used.sum(
         (0, p.used.ndim - 1), keepdims=True)),
-    "the softmax term has a mean over the symbols for their sum": _softmax_is(
+    "the softmax term has a mean over the symbols in place of their sum": _softmax_is(
         lambda p: p.probs * p.used.mean(-1, keepdims=True)),
     "the Jacobian of softmax has its diagonal only: y (1 - y), not y_i (delta_ij - y_j)":
         lambda p: -p.used * (1 - p.probs),
@@ -209,12 +209,12 @@ GRADIENTS = {
     "the columns of blank and symbol 0 are exchanged": lambda p: _exchanged(p, 0),
     "the columns of blank and the last symbol are exchanged": lambda p: _exchanged(p, -1),
     # factors
-    "the gradient is multiplied by the loss, as of half the loss squared": _times(lambda p: p.loss),
-    "the gradient is multiplied by twice the loss, as of the loss squared": _times(lambda p: 2 * p.loss),
-    "the gradient is divided by the loss, as of its logarithm": _times(lambda p: 1 / p.loss),
+    "the gradient is multiplied by the loss, like that of half the loss squared": _times(lambda p: p.loss),
+    "the gradient is multiplied by twice the loss, like that of the loss squared": _times(lambda p: 2 * p.loss),
+    "the gradient is divided by the loss, like that of its logarithm": _times(lambda p: 1 / p.loss),
     "the gradient is multiplied by Z: it is that of -Z, not of -log Z": _times(lambda p: np.exp(-p.loss)),
     "the gradient is divided by Z": _times(lambda p: np.exp(p.loss)),
-    "the gradient is multiplied by 1 - Z, as a focal loss has it": _times(lambda p: 1 - np.exp(-p.loss)),
+    "the gradient is multiplied by 1 - Z, as in a focal loss": _times(lambda p: 1 - np.exp(-p.loss)),
     "the gradient is multiplied by the number of frames": _times(lambda p: _size(p)["T"]),
     "the gradient is multiplied by the number of labels": _times(lambda p: _size(p)["U"]),
     "the gradient is multiplied by the number of symbols": _times(lambda p: _size(p)["V"]),
@@ -271,7 +271,7 @@ LOSS_VALUES = {
     "it is the mean per entry: divided by T V": lambda p: p.loss / (len(p.one.logits) * p.used.shape[-1]),
     "it is multiplied by the number of frames": lambda p: p.loss * len(p.one.logits),
     "it is multiplied by the number of labels": lambda p: p.loss * len(p.one.targets),
-    "it is cut off to a whole number": lambda p: np.trunc(p.loss),
+    "it is truncated to a whole number": lambda p: np.trunc(p.loss),
     "it is rounded to half precision (float16)": lambda p: rounded(np.array(p.loss), 11),
     "it is rounded to bfloat16": lambda p: rounded(np.array(p.loss), 8),
     "the log-probs of all labels are added to it": lambda p: p.loss - (p.used * np.where(

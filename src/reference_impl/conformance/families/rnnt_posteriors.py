@@ -188,8 +188,8 @@ OCCUPANCIES = {
         _summed(label=lambda g, b, after: b),
     "both posteriors take beta of the node that the arc leaves, not of the one that it enters":
         _summed(blank=lambda g, b, after: b, label=lambda g, b, after: b),
-    "both posteriors take beta of the node that the arc leaves, not of the one that it enters, but for the last blank":
-        _summed(blank=lambda g, b, after: np.where(after == 0, after, b), label=lambda g, b, after: b),
+    "both posteriors take beta of the node that the arc leaves, not of the one that it enters, except for the last "
+    "blank": _summed(blank=lambda g, b, after: np.where(after == 0, after, b), label=lambda g, b, after: b),
     "the beta after a blank comes from np.roll: blanks of the last frame get the first frame's (it wraps around)":
         _summed(blank=lambda g, b, after: _roll_end(b, 0)),
     "the beta after a blank comes from np.roll, the last blank included (it wraps around to the first frame)":
@@ -258,13 +258,13 @@ OCCUPANCIES = {
         _placed(_padded(lambda g: 0)),
     "the gradient of a label goes to the label before it (shifted by one), and index -1 wraps around":
         _placed(_padded(lambda g: g.targets[-1])),
-    "the gradient of a label goes to the label before it (shifted by one), and the first one again":
+    "the gradient of a label goes to the label before it (shifted by one), and the first label's stays":
         _placed(_padded(lambda g: g.targets[0])),
     "the gradient of a label goes to the next label (shifted by one), and wraps around":
         _placed(lambda g: {"targets": np.roll(g.targets, -1)}),
-    "the gradient of a label goes to the next label (shifted by one), and the last one again":
+    "the gradient of a label goes to the next label (shifted by one), and the last label's stays":
         _placed(lambda g: {"targets": np.append(g.targets[1:], g.targets[-1:])}),
-    "the gradient of a label goes to the next label (shifted by one), with a blank behind":
+    "the gradient of a label goes to the next label (shifted by one), with a blank at the end":
         _placed(lambda g: {"targets": np.append(g.targets[1:], [g.blank] if len(g.targets) else []).astype(int)}),
     "the gradients of the labels go to the targets in reverse order": _placed(lambda g: {"targets": g.targets[::-1]}),
     "the gradients of the labels go to the blank": _placed(lambda g: {"targets": np.full(g.rows - 1, g.blank)}),
@@ -281,7 +281,7 @@ OCCUPANCIES = {
     "the gradient of a label goes to the frame before (t - 1 for t, off by one)": _placed(lambda g: {"frames": -1}),
     "the gradient of a blank goes to the frame that it enters (t + 1 for t, off by one)":
         _in(0, lambda array: _moved(array, frames=-1)),
-    "the gradient of a blank goes to the frame that it enters (t + 1 for t, off by one), but for the last one's":
+    "the gradient of a blank goes to the frame that it enters (t + 1 for t, off by one), except for the last blank":
         _in(0, lambda array: _moved(array, frames=-1) + np.pad(array[-1:, -1:], (
             (array.shape[0] - 1, 0), (array.shape[1] - 1, 0)))),
     "the gradient of a blank goes to the frame before (t - 1 for t, off by one)":
@@ -406,7 +406,7 @@ def _formulas():
                    _variants(which, alpha=alpha))
     for beta in offsets:
         if beta != (0, 0):
-            yield (f"both posteriors take the beta of {_place(*beta)} seen from where the arc leads, which stands for "
+            yield (f"both posteriors take beta{_place(*beta)} in the place of beta(t, u), where the arc leads to "
                    "(t, u)", _variants(("blank", "label"), beta=beta))
     for alpha in offsets:
         if alpha != (0, 0):
@@ -429,8 +429,8 @@ def _formulas():
             ("the occupancy of the node stands in the place of the posterior of a", lambda g, a, b, after, weight:
                 a + b),
             ("the log-prob of the arc alone is the posterior of a", lambda g, a, b, after, weight: weight + 0 * after),
-            ("the posterior of a node's arcs is taken as a share of them, as if it were 1 in each node, for a",
-             lambda g, a, b, after, weight: after + weight - b + a[0, 0]),
+            ("the share of an arc in its node's posterior, as if that were 1, is taken for the posterior of a",
+             lambda g, a, b, after, weight: after + weight - b + b[0, 0]),
             ("alpha and beta are added as probabilities in the posterior of a", lambda g, a, b, after, weight:
                 np.logaddexp(a + weight, after)),
             ("beta is subtracted, not added, in the posterior of a", lambda g, a, b, after, weight:
@@ -496,7 +496,7 @@ NODES |= {
 }
 NODES |= {
     "the softmax term has 1 for the occupancy of the node": lambda g, a, b, log_z, used: np.ones((g.T, g.rows)),
-    "the softmax term has 1 for the occupancy of the node, but where the node has none":
+    "the softmax term has 1 for the occupancy of the node, except where the node has none":
         lambda g, a, b, log_z, used: (used.sum(-1) > 0).astype(float),
     "the softmax term has the arcs' posteriors in the node that they enter": lambda g, a, b, log_z, used: _moved(
         used[..., g.blank], -1, 0) + _moved(used.sum(-1) - used[..., g.blank], 0, -1),

@@ -184,11 +184,11 @@ GRIDS = {
         _label_at(shift=-1),
     "from row u it reads label u - 1, not label u (targets shifted by one, with a blank in front)":
         _label_at(shift=-1, fill=lambda g: g.blank),
-    "from row u it reads label u + 1, not label u (targets shifted by one, with a blank behind)":
+    "from row u it reads label u + 1, not label u (targets shifted by one, with a blank at the end)":
         _label_at(shift=1, fill=lambda g: g.blank),
-    "from row u it reads label u + 1, not label u (targets shifted by one), and the last one again":
+    "from row u it reads label u + 1, not label u (targets shifted by one), and the last one twice":
         _label_at(shift=1, fill=lambda g: g.targets[-1]),
-    "from row u it reads label u - 1, not label u (targets shifted by one), and the first one again":
+    "from row u it reads label u - 1, not label u (targets shifted by one), and the first one twice":
         _label_at(shift=-1, fill=lambda g: g.targets[0]),
     "its labels are read in reverse order (targets reversed)": _label_at(symbols=lambda g: g.targets[::-1]),
     "a label is weighed as a blank is": _label_at(symbols=lambda g: np.full(g.rows - 1, g.blank)),
@@ -255,7 +255,7 @@ GRIDS = {
         ("0", 0.0), ("-1", -1.0), ("-5", -5.0), ("-10", -10.0), ("-20", -20.0), ("-30", -30.0), ("-50", -50.0),
         ("-100", -100.0), ("-1000", -1e3), ("-1e4", -1e4), ("-1e5", -1e5))},
     # the end of alpha
-    "log Z is the sum over all rows of the last frame, without a look at the labels that are missing":
+    "log Z is the sum over all rows of the last frame, whether or not labels are missing":
         _ends(lambda g, a: np.logaddexp.reduce(a[-1] + g.blanks[-1])),
     "log Z is the sum over the last frame of alpha, without a blank": _ends(lambda g, a: np.logaddexp.reduce(a[-1])),
     "log Z is the sum over the last row of alpha, over all frames":
