@@ -117,7 +117,8 @@ SAID = {
         "The gradient is NaN where a score that a path uses is -inf, a mask: -inf minus -inf, 0 times inf, or 0 "
         "divided by 0.",
     "exp before the maximum is subtracted":
-        "The gradient is NaN: exp of a large logit overflows; take the largest of the row from all of them first.",
+        "The gradient is NaN: exp of a logit overflows, or underflows; take the largest of the row from all of them "
+        "first.",
     "nothing but empty targets": "An empty target is refused: IndexError: the batch has no label",
     "label overwrites blank": "It accepts bad input (label is the blank).",
     "blank overwrites label": "It accepts bad input (label is the blank).",
@@ -210,7 +211,7 @@ def test_different_answers_to_one_question():
     (lambda scores, targets: None, "It cannot be asked: TypeError: "),
     (lambda scores, targets, *, blank: "no", "It cannot be asked: ValueError: what it returns is no array"),
     (lambda scores, targets, *, blank: (0.0, np.zeros(3)), "The gradient has shape (3,); expected (3, 4)."),
-    (lambda scores, targets, *, blank: (np.nan, np.full_like(scores, np.nan)), "The loss is NaN: "),
+    (lambda scores, targets, *, blank: (np.nan, np.full_like(scores, np.nan)), "Loss and gradient are NaN: "),
 ])
 def test_whatever_the_function_does(function, said):
     report = grade(function_subject(function, "ctc"), without=SLOW_GROUPS, shrink=False)

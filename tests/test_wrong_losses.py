@@ -30,7 +30,7 @@ SECOND = {
     "divided by emission once more": "it is divided by the emission at t once more",
     "diagonal of the softmax": "the Jacobian of softmax has its diagonal only",
     "target collapsed": "equal neighbours in the target are merged",
-    "empty target counted twice": "The last two states are added although an empty target has only one",
+    "empty target counted twice": "the last two states are added although an empty target has only one",
     "skip into label zero forbidden": "the rule for skips compares with label 0 instead of blank",
     "blank of the frame entered": "a blank arc reads the frame that it leads to",
     "label consumes a frame": "A label takes a frame, as in the monotonic RNN-T",
@@ -41,7 +41,7 @@ SECOND = {
     "one maximum for all nodes": "exp underflows, as one maximum of the whole array is subtracted",
     "gradient buffer not cleared": "a buffer is not cleared; they are those of the labels of an earlier target",
     "labels in one byte": "labels are stored in 8 bits without a sign",
-    "one-hot times minus infinity": "is on a symbol that no path uses: 0 times -inf, as in a one-hot product",
+    "one-hot times minus infinity": "even on a symbol that no path uses: 0 times -inf, as in a one-hot product",
     "beta without last blank": "In beta: the last blank is missing",
 }
 #: The same for the third set.
@@ -54,7 +54,7 @@ THIRD = {
     "ctc occupancy keeps one state per symbol": "The occupancy keeps the last state of a symbol only",
     "ctc counts the emission twice": "In beta: it has the emission of frame t in it",
     "ctc counts the only end of an empty target twice":
-        "The last two states are added although an empty target has only one",
+        "the last two states are added although an empty target has only one",
     "ctc takes symbol 0 for the blank": "The blank is symbol 0, whatever the argument says",
     "ctc adds an epsilon to the probabilities": "an epsilon of 1e-07 is added inside the logarithm",
     "ctc gradient is the softmax where no path exists": "Where there is no alignment it is not 0: the softmax term",
@@ -64,7 +64,8 @@ THIRD = {
     "rnnt softmax term without the node's occupancy": "softmax - occupancy, as in CTC, where every frame has mass 1",
     "rnnt gradient of blanks goes to symbol 0": "the gradients of the blanks go to symbol 0",
     "rnnt empty target costs nothing": "an utterance with an empty target (U = 0) is said to have a loss of 0",
-    "rnnt log-add of two impossible paths is NaN": "The loss is NaN where no alignment exists: -inf minus -inf",
+    "rnnt log-add of two impossible paths is NaN":
+        "Loss and gradient are NaN where no alignment exists: -inf minus -inf",
     "rnnt loss is divided by the frames": "The gradient is as it is; the loss is divided by the number of frames",
     "rnnt reverse pass overwrites": "it takes the last arc alone: the second assignment overwrites the first",
     "rnnt first frame emits no labels": "In alpha: no label is emitted in the first frame",

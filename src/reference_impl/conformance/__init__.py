@@ -9,7 +9,8 @@ output. From the command line::
 about a few utterances and fits what comes back (`identifying.py`, on `terms.py`), which gives `Conventions`; every case
 in `cases.py` is asked and compared by them (`judging.py`), and one again after others (`remembering.py`); what is
 wrong gets the name of a known mistake, and the smallest input that shows it (`explaining.py`, `causes.py`,
-`shrinking.py`); `report.py` says it all. `families/` has whole families of mistakes.
+`shrinking.py`), and what follows from it is not said apart (`joining.py`); `report.py` says it all. `families/` has
+whole families of mistakes.
 
 **In another language**, a program answers as `answering.py` describes, and `Program` asks it. ``vectors`` has inputs
 with right answers to 50 digits, ``ctc_mistakes`` what people get wrong in the recursions, ``encoding`` numbers as JSON.

@@ -13,6 +13,7 @@ from .causes import explanations, families
 from .census import census, floor
 from .drawing import drawn
 from .families import fitted
+from .joining import joined
 from .judging import Judge, Near
 from .locating import adds_up, is_derivative, located
 from .report import Finding
@@ -39,17 +40,15 @@ _LOSS_ALONE, _LOSS = "In the loss alone: ", "In the loss: "
 _ROUNDING = 3e-6
 
 
-def findings(answers, judge: Judge, *, seconds=math.inf) -> list[Finding]:
+def findings(answers, judge: Judge, *, seconds=math.inf, memory="") -> list[Finding]:
     """Wrong answers by what explains them, the most frequent first, each with the smallest input that shows it.
 
-    That input is looked for so long for each finding; 0 takes the smallest of the cases.
+    That input is looked for so long for each finding; 0 takes the smallest of the cases. ``memory`` is a sentence on
+    what one call leaves to the next: the cause of what has no other.
     """
     wrong = [each for answer in answers for each in answer.wrong]
     by_sentence = {}
-    of_shapes = {}
-    for sentence, each in _explained(wrong, answers, judge):
-        if np.shape(each.given) != np.shape(each.right):  # one finding for a field, whatever the sizes
-            sentence = of_shapes.setdefault(each.field, sentence)
+    for sentence, each in joined(_explained(wrong, answers, judge, memory), judge):
         by_sentence.setdefault(sentence, []).append(each)
     found = [Finding(sentence, tuple(dict.fromkeys(each.case_id for each in those)),
                      tuple(dict.fromkeys(each.field for each in those)), _example(those, sentence, judge, seconds))
@@ -57,7 +56,7 @@ def findings(answers, judge: Judge, *, seconds=math.inf) -> list[Finding]:
     return sorted(found, key=lambda finding: -len(finding.cases))
 
 
-def _explained(wrong, answers, judge, *, loosely=False):
+def _explained(wrong, answers, judge, memory, *, loosely=False):
     """Each wrong answer with its sentence: a known cause, or what can be seen of an unknown one."""
     names = [_names(each, judge) for each in wrong]
     scores = _scores(answers, {name for found in names for name in found}, judge.conventions)
@@ -70,21 +69,22 @@ def _explained(wrong, answers, judge, *, loosely=False):
         only = {name for name, _ in scores}
         names = [found + _names(each, judge, families, only=only)
                  for found, each in zip(names, wrong, strict=True)]
-    causes, said, unknown = set(), [], []
+    said, complaints, unknown = [], [], []
     for each, found in zip(wrong, names, strict=True):
         best = _best(found, each.field, scores)
         if best:
-            causes.add(best)
             said.append((best, each))
-        elif not each.unnamed:
-            said.append((each.complaint, each))
         else:
-            unknown.append(each)
-    if not loosely and 0.2 * len(unknown) < sum(map(_is_rounding, unknown)) < 0.8 * len(unknown):
-        yield from _as_of_float32(wrong, answers, judge)
-        return
-    said += _unknown(unknown, scores, names, wrong, judge, answers)
-    yield from _as_derivative(said, unknown, causes, judge)
+            (unknown if each.unnamed else complaints).append(each)
+    causes = {sentence for sentence, _ in said}
+    for each in complaints:  # NaN names no cause, but may be what a cause that is known by then leads to
+        also = _known(each, causes, judge, nan=True) if np.isnan(each.given).any() else []
+        said.append((_best(also, each.field, scores) or each.complaint, each))
+    long, left = _too_long(unknown, scores, names, wrong)
+    if not loosely and 0.2 * len(left) < sum(map(_is_rounding, left)) < 0.8 * len(left):
+        return _as_of_float32(wrong, answers, judge, memory)
+    seen = [(memory, each) for each in left] if memory else _seen(left, judge, answers)
+    return _as_derivative([*said, *long, *seen], unknown, causes, judge)
 
 
 def _best(names, field, scores):
@@ -92,7 +92,7 @@ def _best(names, field, scores):
     return max((name for name in names if (name, field) in scores), key=lambda name: scores[name, field], default="")
 
 
-def _as_of_float32(wrong, answers, judge):
+def _as_of_float32(wrong, answers, judge, memory):
     """The same, where a mistake may be hidden by the rounding errors of float32: compared as if they were allowed."""
     def loose(each):
         case = each.case
@@ -102,8 +102,8 @@ def _as_of_float32(wrong, answers, judge):
     loosened = {id(each): loose(each) for each in wrong}
     back = {id(after): before for before in wrong for after in [loosened[id(before)]]}
     others = [replace(loose(answer), wrong=tuple(loosened[id(each)] for each in answer.wrong)) for answer in answers]
-    for sentence, each in _explained([*loosened.values()], others, judge, loosely=True):
-        yield sentence, back[id(each)]
+    return [(sentence, back[id(each)])
+            for sentence, each in _explained([*loosened.values()], others, judge, memory, loosely=True)]
 
 
 def _of_families(unnamed, judge):
@@ -134,21 +134,18 @@ def _as_derivative(said, unknown, causes, judge):
     of_losses = Counter(sentence for sentence, each in said if each.field == "loss" and sentence in causes)
     gradients = [each for each in unknown if each.field == "gradient"]
     cause = max(of_losses, key=of_losses.get, default="")
-    if not cause or not gradients or not is_derivative(judge):
-        yield from said
-        return
-    of_loss = cause.replace(_LOSS_ALONE, _LOSS, 1)
-    most = 2 * len(gradients) > sum(each.field == "gradient" for _, each in said)
-    for sentence, each in said:
-        if sentence == cause or any(each is one for one in gradients):
-            yield of_loss + _DERIVED * most, each
-        else:
-            yield sentence, each
+    losses = [each for sentence, each in said if sentence == cause and each.field == "loss"]
+    if not cause or not gradients or not is_derivative(judge, losses):
+        return said
+    of_loss = cause.replace(_LOSS_ALONE, _LOSS, 1) + _DERIVED * (
+        2 * len(gradients) > sum(each.field == "gradient" for _, each in said))
+    return [(of_loss if sentence == cause or any(each is one for one in gradients) else sentence, each)
+            for sentence, each in said]
 
 
-def _unknown(unknown, scores, names, wrong, judge, answers):
-    """Answers that no cause explains: those too long to be searched have the field's cause, if there is one."""
-    causes = {}
+def _too_long(unknown, scores, names, wrong):
+    """Of answers that no cause explains those too long to be searched with the field's cause, and what is left."""
+    causes, said = {}, []
     for field in {each.field for each in unknown}:
         those = [name for each, found in zip(wrong, names, strict=True) if each.field == field for name in found
                  if (name, field) in scores]
@@ -157,10 +154,10 @@ def _unknown(unknown, scores, names, wrong, judge, answers):
     for each in unknown:
         cause = causes[each.field]
         if cause and (_frames(each.case.problem) > _LONGEST or scores[cause, each.field] >= 0.8):
-            yield cause, each
+            said.append((cause, each))
         else:
             left.append(each)
-    yield from _seen(left, judge, answers)
+    return said, left
 
 
 def _seen(left, judge, answers):
@@ -174,7 +171,7 @@ def _seen(left, judge, answers):
     gradients = [each for each in left if each.field == "gradient"]
     if losses:
         sentence = instead or " ".join(census(judge))
-        agree = _DERIVED if gradients and is_derivative(judge) else ""
+        agree = _DERIVED if gradients and is_derivative(judge, losses) else ""
         of_loss = {each.case.id: each.complaint for each in losses}
         for each in left:
             yield (sentence or of_loss.get(each.case.id, losses[0].complaint)) + agree, each
@@ -252,16 +249,18 @@ def _values(causes, problem, field, conventions, given, only):
         yield from ((name, [value]) for name, value in explanations(problem, field, conventions, given, only=only))
 
 
-def _names(wrong, judge, causes=explanations, only=None):
-    """Sentences that explain a wrong answer."""
+def _names(wrong, judge, causes=explanations, *, only=None, nan=False):
+    """Sentences that explain a wrong answer; with ``nan`` also those by which numbers become NaN, and no others wrong.
+    """
     case, given = wrong.case, wrong.given
     if wrong.field not in ("loss", "gradient") or _frames(case.problem) > _LONGEST or case.refusal:
         return []
     near = Near(case, wrong.field)
 
     def explains(value):
-        """It differs from what is right in a number: NaN in the place of numbers has many causes."""
-        return near(given, value, times=10) and not near(np.where(np.isnan(value), wrong.right, value), wrong.right)
+        """By a number that is not right, unless ``nan``: NaN in the place of numbers has many causes."""
+        return near(given, value, times=10) and (
+            nan or not near(np.where(np.isnan(value), wrong.right, value), wrong.right))
 
     return [name for name, values in _values(causes, case.problem, wrong.field, judge.conventions, given, only)
             if any(explains(value) for value in values)]
@@ -282,11 +281,10 @@ def _example(those, sentence, judge, seconds):
         return ""
     where, cause = first, sentence.removesuffix(_DERIVED)
     if seconds:
-        known = bool(_known(first, cause, judge))
-        nameless = first.unnamed and not known
+        known = bool(_known(first, [cause], judge))
 
         def again(problem):
-            return _same_fault(problem, first, cause, judge, nameless)
+            return _same_fault(problem, first, [cause] if known else [], judge)
 
         def fails(problem):
             try:
@@ -302,14 +300,14 @@ def _example(those, sentence, judge, seconds):
     return drawn(where.case.problem, {where.field: (where.given, where.right)})
 
 
-def _known(wrong, cause, judge):
-    """Whether a cause explains a wrong answer."""
-    only = {cause.replace(_LOSS, _LOSS_ALONE, 1) if cause.startswith(_LOSS) else cause}
-    return _names(wrong, judge, only=only) or _names(wrong, judge, families, only=only)
+def _known(wrong, causes, judge, *, nan=False):
+    """Those of some causes that explain a wrong answer."""
+    only = {cause.replace(_LOSS, _LOSS_ALONE, 1) if cause.startswith(_LOSS) else cause for cause in causes}
+    return _names(wrong, judge, only=only, nan=nan) + _names(wrong, judge, families, only=only, nan=nan)
 
 
-def _same_fault(problem, first, cause, judge, nameless):
-    """The wrong answer to a problem if it has the same cause, or none if ``nameless``; None if it has not.
+def _same_fault(problem, first, causes, judge):
+    """The wrong answer to a problem if it has the same cause, without one the same complaint; None if it has not.
 
     Raises :class:`NotAnswering` if a program dies of the problem.
     """
@@ -320,7 +318,7 @@ def _same_fault(problem, first, cause, judge, nameless):
     for each in answer.wrong:
         if each.field == "no answer":
             raise NotAnswering(each.complaint)
-        alike = each.complaint == first.complaint and (cause == first.complaint or nameless and each.unnamed)
-        if each.field == first.field and (alike or not nameless and _known(each, cause, judge)):
+        alike = _known(each, causes, judge) if causes else each.complaint == first.complaint
+        if each.field == first.field and alike:
             return each
     return None

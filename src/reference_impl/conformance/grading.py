@@ -11,9 +11,9 @@ import numpy as np
 from .cases import AFTERWARDS, GROUPS, cases
 from .conventions import Conventions
 from .explaining import findings
-from .identifying import identify
+from .identifying import OF_THE_GRADIENT, identify
 from .judging import Judge
-from .remembering import remembered
+from .remembering import DIFFERS, remembered
 from .report import Counted, Finding, LossReport
 from .subjects import Subject
 
@@ -83,9 +83,11 @@ def grade(subject: Subject, *, expect: Mapping[str, str] = (), without=(), preci
                    for answer in answers]
     found = [Finding(sentence, (), ("conventions",)) for sentence in _unexpected(identified, expect)]
     found += [Finding(f"It cannot be asked: {error}", (), ("conventions",)) for error in identified.errors[:3]]
-    found += findings(answers, judge, seconds=seconds if shrink else 0.0)
-    if identified.given:
-        found += [Finding(sentence, (), ("again",)) for sentence in remembered(judge, precisions[0])]
+    again = remembered(judge, precisions[0]) if identified.given else []
+    found += findings(answers, judge, seconds=seconds if shrink else 0.0,
+                      memory=next((sentence for sentence in again if sentence != DIFFERS), ""))
+    told = {finding.sentence for finding in found}
+    found += [Finding(sentence, (), ("again",)) for sentence in again if sentence not in told]
     found += _unexplained(identified, found)
     counted = {group: count for group, count in _counted(answers).items() if group not in without}
     left_out = tuple(group for group in GROUPS if group not in counted)
@@ -119,11 +121,14 @@ def _check_names(argument, given, known):
 
 def _unexpected(identified, expect):
     """Sentences about conventions that are not as expected."""
-    named, departures = identified.conventions.named(), identified.conventions.departures()
-    for name, value in expect.items():
-        if not _same(named[name], value):
-            yield f"{name} = {value} was expected; it is {named[name]}."
-    for name, sentence in departures.items():
+    named = identified.conventions.named()
+    others = [name for name, value in expect.items() if not _same(named[name], value)]
+    if "inputs" in others and named["inputs"] == named["variable"]:  # then this is said already
+        others = [name for name in others if name != "variable"]
+    for name in others:
+        if name not in OF_THE_GRADIENT or identified.gradient or "gradient" not in identified.given:
+            yield f"{name} = {expect[name]} was expected; it is {named[name]}."
+    for name, sentence in identified.departures().items():
         if name not in expect:
             yield sentence
     if identified.transposed:

@@ -20,7 +20,10 @@ from .prefixes import said_of
 from .problem import Problem
 from .subjects import PRECISIONS, Refused
 
-__all__ = ["Identified", "identify", "probes"]
+__all__ = ["OF_THE_GRADIENT", "Identified", "identify", "probes"]
+
+#: Names of conventions that say nothing if the gradient follows none: they are guessed, or what they are by default.
+OF_THE_GRADIENT = ("variable", "gradient_factor", "gradient_divisor", "fastemit", "clamp")
 
 #: How close two numbers have to be to count as one, by the precision that a loss computes in.
 CLOSE = {"float64": 1e-8, "float32": 1e-4, "float16": 3e-2, "bfloat16": 1e-1}
@@ -52,6 +55,11 @@ class Identified:
     def whole(self) -> bool:
         """Whether all that is returned is explained."""
         return not self.errors and all(getattr(self, name) for name in self.given)
+
+    def departures(self) -> dict[str, str]:
+        """Those of the conventions, but for what they say of a gradient that follows none, or that there is not."""
+        return {name: said for name, said in self.conventions.departures().items()
+                if self.gradient or name not in OF_THE_GRADIENT}
 
 
 def probes(kind, *, batch=False) -> list[Problem]:

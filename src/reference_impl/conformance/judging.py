@@ -12,7 +12,15 @@ from .conventions import Conventions
 from .report import Accuracy
 from .subjects import NotAnswering, Refused, Subject
 
-__all__ = ["Answer", "Judge", "Near", "Wrong"]
+__all__ = ["LOG_OF_0", "MASK", "NO_ALIGNMENT", "UNUSED_MASK", "UPSTREAM", "Answer", "Judge", "Near", "Wrong"]
+
+#: Why a loss or a gradient is NaN, of the reasons that `joining.py` compares.
+MASK = " where a score that a path uses is -inf, a mask: -inf minus -inf, 0 times inf, or 0 divided by 0."
+UNUSED_MASK = (" where a score is -inf, a mask, even on a symbol that no path uses: 0 times -inf, as in a one-hot "
+               "product, or in 0 log 0.")
+NO_ALIGNMENT = " where no alignment exists: -inf minus -inf, or 0 times inf."
+LOG_OF_0 = ": a log of 0 is -inf, and -inf minus -inf is NaN."
+UPSTREAM = " where no alignment exists and the upstream gradient is inf: inf times 0."
 
 #: What is compared with what else came back, not with a right answer.
 _TWICE = {"second_gradient": "A second backward pass returns another gradient than the first.",
@@ -179,23 +187,20 @@ def _without_alignment(problem, apart, possible):
 def _why_nan(problem, impossible):
     """Where that is, and what computes NaN there."""
     if not problem.logits.size:
-        return " of an utterance without frames."
+        return " for an utterance without frames."
     if np.isnan(problem.logits).any():
         return " where the padding is: NaN in the padding comes through."
     if problem.upstream is not None and (problem.upstream < 0).any():
         return " where the upstream gradient is negative: is its logarithm taken?"
     if impossible and problem.upstream is not None and np.isinf(problem.upstream).any():
-        return " where no alignment exists and the upstream gradient is inf: inf times 0."
+        return UPSTREAM
     if impossible and not _masks_unused(problem):
-        return " where no alignment exists: -inf minus -inf, or 0 times inf."
+        return NO_ALIGNMENT
     if np.isinf(problem.logits).any():
-        if _masks_unused(problem):
-            return (" where a mask, -inf, is on a symbol that no path uses: 0 times -inf, as in a one-hot product, or "
-                    "in 0 log 0.")
-        return " where a score that a path uses is -inf, a mask: -inf minus -inf, 0 times inf, or 0 divided by 0."
-    if problem.logits.max() > 709:
-        return ": exp of a large logit overflows; take the largest of the row from all of them first."
-    return ": a log of 0 is -inf, and -inf minus -inf is NaN."
+        return UNUSED_MASK if _masks_unused(problem) else MASK
+    if problem.logits.max() > 709 or problem.logits.max(-1).min() < -745:
+        return ": exp of a logit overflows, or underflows; take the largest of the row from all of them first."
+    return LOG_OF_0
 
 
 def _why_infinite(problem):

@@ -6,27 +6,34 @@ from dataclasses import replace
 
 import numpy as np
 
-from .identifying import probes
 from .judging import Near
 from .subjects import Refused
 
 __all__ = ["adds_up", "is_derivative", "located"]
 
 
-def is_derivative(judge) -> bool:
-    """Whether the gradient is the derivative of the loss that comes with it, right or wrong, on one utterance.
+def is_derivative(judge, wrong) -> bool:
+    """Whether the gradient is the derivative of the loss that comes with it, on the smallest utterance of wrong losses.
 
     By central differences along three directions; both are taken without the factors of their conventions.
     """
-    problem, rng, h = probes(judge.conventions.kind)[0], np.random.default_rng(5), 1e-4
+    problems = [each.case.problem for each in wrong if not each.case.problem.is_batch
+                and each.case.problem.logits.shape[-1] > 1 and np.isfinite(each.given).all()]  # one symbol has slope 0
+    if not problems:
+        return False
+    problem, rng, h = min(problems, key=lambda problem: problem.logits.size), np.random.default_rng(5), 1e-4
     scale = [getattr(judge.conventions, name).of(problem)[0] for name in ("loss", "gradient")]
     try:
         outputs = judge.subject.ask(problem)
         for _ in range(3):
             direction = rng.normal(size=problem.logits.shape)
-            ahead, behind = (judge.subject.ask(replace(problem, logits=problem.logits + step))["loss"]
-                             for step in (h * direction, -h * direction))
+            steps = [replace(problem, logits=problem.logits + step) for step in (h * direction, -h * direction)]
+            ahead, behind = (judge.subject.ask(step)["loss"] for step in steps)
             slope = np.ravel(ahead - behind)[0] / (2 * h * scale[0])
+            if judge.conventions.variable == "log_probs":  # which do not move as the logits do
+                ahead, behind = (judge.subject.scores_of(step) for step in steps)
+                with np.errstate(invalid="ignore"):
+                    direction = np.where(np.isfinite(ahead), ahead - behind, 0.0) / (2 * h)
             said = (outputs["gradient"] * direction).sum() / scale[1]
             if not abs(slope - said) <= 1e-5 * (1 + abs(slope)):
                 return False

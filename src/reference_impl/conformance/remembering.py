@@ -10,10 +10,11 @@ from .judging import Judge
 from .problem import Problem
 from .subjects import Refused
 
-__all__ = ["remembered"]
+__all__ = ["DIFFERS", "remembered"]
 
 _AGAIN = "What it returns depends on what it was asked before: memory of an earlier call is reused"
-_DIFFERS = "The same input gives different answers when it is asked again."
+#: What is said of answers that differ for no reason that is seen.
+DIFFERS = "The same input gives different answers when it is asked again."
 _GROWS = ("The same input gives different answers when it is asked again: each time the same amount is added. "
           "A buffer is added to, and not cleared between calls.")
 
@@ -25,7 +26,7 @@ def remembered(judge: Judge, precision: str) -> list[str]:
         once, twice, thrice = (judge.subject.ask(first, precision) for _ in range(3))
         for name in ("loss", "gradient"):
             if name in once and not (_same(once[name], twice[name]) and _same(once[name], thrice[name])):
-                return [_GROWS if _grows(once[name], twice[name], thrice[name]) else _DIFFERS]
+                return [_GROWS if _grows(once[name], twice[name], thrice[name]) else DIFFERS]
         found = {}
         for other in others:
             if not judge.subject.takes(other):

@@ -120,7 +120,7 @@ class LossReport:
         identified = self.identified
         return _plain({
             "name": self.name, "version": self.version, "kind": self.kind, "right": self.right,
-            "conventions": identified.conventions.named(), "departures": identified.conventions.departures(),
+            "conventions": identified.conventions.named(), "departures": identified.departures(),
             "identified": {"loss": identified.loss, "gradient": identified.gradient, "given": sorted(identified.given)},
             "label_is_blank": identified.label_is_blank, "prefixes": dict(identified.prefixes),
             "expected": dict(self.expected),

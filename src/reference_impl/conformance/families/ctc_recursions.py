@@ -126,6 +126,13 @@ def _wraps(lattice):
 
 def _wraps_once(lattice):
     lattice.moves[-1, 0] = True
+    if lattice.S == 1:  # the only state flows into itself once more
+        lattice.arcs = lattice.arcs + np.log(2)
+
+
+def _only_state_twice(lattice):
+    if lattice.S == 1:
+        lattice.add_last = Sum(lambda values: np.log(2) + np.logaddexp.reduce(values, axis=0))
 
 
 def _skip_wraps(lattice):
@@ -490,6 +497,8 @@ LATTICES = {
         _boundary("end", lambda s, S: True),
     "it ends in the last three states; a path ends in one of the last two":
         _boundary("end", lambda s, S: s >= S - 3),
+    "the last two states are added although an empty target has only one, so that Z is twice as large":
+        _only_state_twice,
     "it ends one state too early: in the last label or the blank before it (off by one)":
         _boundary("end", lambda s, S: S - 3 <= s < S - 1 or S == 1),
     "at the start the probabilities of the first two states are exchanged":
