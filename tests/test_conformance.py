@@ -111,7 +111,7 @@ SAID = {
     "out-of-range label ends the target": "It accepts bad input (label is V).",
     "out-of-range label reads a neighbour": "It accepts bad input (label is minus 1).",
     "softmax term for log-probs": "variable = log_probs was expected; it is logits.",
-    "gradient divided by T, loss not": "The gradient is divided by the number of frames; the loss is as it is.",
+    "gradient divided by T, loss not": "The gradient is divided by the number of frames; the loss is not scaled.",
     "loss 0 where no alignment exists": "Where no alignment exists the loss is 0; expected inf.",
     "divided by a probability of 0":
         "The gradient is NaN where a score that a path uses is -inf, a mask: -inf minus -inf, 0 times inf, or 0 "
@@ -127,14 +127,14 @@ SAID = {
     "logits taken for log-probs": "inputs = logits was expected; it is log_probs.",
     "softmax term missing": "variable = logits was expected; it is log_probs.",
     "FastEmit": "FastEmit, lambda = 0.01: the posteriors of the labels are multiplied by 1.01.",
-    "FastEmit, with the loss scaled": "The gradient is as it is; the loss is times 1.5.",
+    "FastEmit, with the loss scaled": "The gradient is not scaled; the loss is multiplied by 1.5.",
     "clamped": "The gradient is clamped to [-0.2, 0.2].",
     "clamped after the upstream gradient": "The gradient is clamped to [-0.9, 0.9], after everything else.",
-    "loss divided by T, gradient not": "The gradient is as it is; the loss is divided by the number of frames.",
+    "loss divided by T, gradient not": "The gradient is not scaled; the loss is divided by the number of frames.",
     "NaN swallowed": "It accepts bad input (NaN).",
     "lengths taken on trust": "It accepts bad input (U above its axis).",
     "padding leaks": "The gradient is NaN where the padding is: NaN in the padding comes through.",
-    "saved gradient scaled in place": "A second backward pass returns another gradient than the first.",
+    "saved gradient scaled in place": "A second backward pass returns a different gradient from the first.",
     "returned gradient reused":
         "The gradient that was returned changes when backward runs again: its memory is reused.",
     "log of the upstream gradient":
@@ -182,7 +182,7 @@ def times(kind, loss, gradient):
 
 def test_a_factor_of_the_gradient_alone():
     report = grade(times("ctc", 1.0, 1 / 3), without=SLOW_GROUPS, shrink=False)
-    assert sentences(report) == ["The gradient is times 0.333333; the loss is as it is."]
+    assert sentences(report) == ["The gradient is multiplied by 0.333333; the loss is not scaled."]
     assert grade(times("ctc", 1.0, 1 / 3), expect={"gradient_factor": "0.333333"}, without=SLOW_GROUPS).right
 
 
@@ -347,7 +347,7 @@ def test_the_command(module, tmp_path, capsys):
     assert main([f"{module}:batched", "--kind", "rnnt", "--batch", "--without", "accuracy"]) == 0
     arguments = [f"{module}:third", "--kind", "ctc", "--quick", "--without", "accuracy"]
     assert main([*arguments, "--json", str(out[0]), "--junit", str(out[1])]) == 1
-    assert "The gradient is times 0.333333; the loss is as it is." in capsys.readouterr().out
+    assert "The gradient is multiplied by 0.333333; the loss is not scaled." in capsys.readouterr().out
     assert main([*arguments, "--expect", "gradient_factor=0.333333"]) == 0
     report = json.loads(out[0].read_text(encoding="utf-8"))
     assert report["right"] is False and report["conventions"]["gradient_factor"] == "0.333333"
@@ -422,7 +422,7 @@ def test_a_wrong_loss_in_javascript(tmp_path):
     wrong.write_text(changed, encoding="utf-8")
     with Program([node(), str(wrong), "ctc"]) as subject:
         assert sentences(grade(subject, without=SLOW_GROUPS, shrink=False)) == [
-            "The gradient is as it is; the loss is times -1."]
+            "The gradient is not scaled; the loss is multiplied by -1."]
 
 
 @pytest.mark.parametrize(("code", "says"), [

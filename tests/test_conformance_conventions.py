@@ -55,7 +55,8 @@ def test_divisors_of_one_utterance(kind, inputs, divisor):
 
 
 @pytest.mark.parametrize("kind", ["ctc", "rnnt"])
-@pytest.mark.parametrize(("constant", "said"), [(-1.0, "times -1"), (1 / np.log(2), "in bits"), (0.37, "times 0.37")])
+@pytest.mark.parametrize(("constant", "said"), [
+    (-1.0, "multiplied by -1"), (1 / np.log(2), "in bits"), (0.37, "multiplied by 0.37")])
 def test_factors(kind, constant, said):
     found = identify(one(kind, "logits", loss=constant, gradient=constant))
     assert found.whole and str(found.conventions.loss) == str(found.conventions.gradient) == said

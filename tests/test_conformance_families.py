@@ -50,7 +50,7 @@ PLANTED = {
         "In loss and gradient: an epsilon of 1e-03 is added inside the logarithm: log(p + 1e-03).",
         "In loss and gradient: the logits are multiplied by 0.5 before the softmax (a temperature of 2).",
         "In the loss alone: log V is added to it.",
-        "In the loss alone: an utterance of one frame (T = 1) is said to have a loss of 0 and no gradient.",
+        "In the loss alone: an utterance of one frame (T = 1) is given a loss of 0 and no gradient.",
     ],
     "rnnt": [
         "In alpha: a blank arc reads the frame before (t - 1 for t).",

@@ -392,7 +392,7 @@ def test_padding(loss):
     results["results"]["batch/nan-padding"]["grad_log_probs"] = as_json("grad_log_probs", value * np.nan)
     found = compare(shipped(loss), read_results(json.dumps(results)))
     for name in ("batch/finite-padding", "batch/nan-padding"):
-        assert found.wrong[name, "grad_logits"] == "It is right but for the padding, where a gradient is 0."
+        assert found.wrong[name, "grad_logits"] == "It is right except in the padding, where the gradient should be 0."
     assert found.wrong["batch/nan-padding", "grad_log_probs"].endswith("a NaN in the padding has come through")
 
 

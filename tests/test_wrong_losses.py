@@ -63,10 +63,10 @@ THIRD = {
     "rnnt gradient misses the last blank": "the last blank gets no posterior",
     "rnnt softmax term without the node's occupancy": "softmax - occupancy, as in CTC, where every frame has mass 1",
     "rnnt gradient of blanks goes to symbol 0": "the gradients of the blanks go to symbol 0",
-    "rnnt empty target costs nothing": "an utterance with an empty target (U = 0) is said to have a loss of 0",
+    "rnnt empty target costs nothing": "an utterance with an empty target (U = 0) is given a loss of 0",
     "rnnt log-add of two impossible paths is NaN":
         "Loss and gradient are NaN where no alignment exists: -inf minus -inf",
-    "rnnt loss is divided by the frames": "The gradient is as it is; the loss is divided by the number of frames",
+    "rnnt loss is divided by the frames": "The gradient is not scaled; the loss is divided by the number of frames",
     "rnnt reverse pass overwrites": "it takes the last arc alone: the second assignment overwrites the first",
     "rnnt first frame emits no labels": "In alpha: no label is emitted in the first frame",
 }

@@ -202,14 +202,14 @@ QUESTIONS = [
         "It is the best path's score, not the sum over all paths.", "Its sign is wrong: the loss is minus log Z.",
         "It is in bits; nats are asked for.", "The logits are taken for log-probs; a softmax is missing.",
         "It adds up probabilities, which underflow to 0; add their logarithms (log-sum-exp).",
-        "exp of a large logit overflows; take the largest of the row from all of them first.",
+        "exp of a large logit overflows; subtract the largest of the row from all of them first.",
     ), fields=("loss",)),
     PortQuestion("grad_log_probs", _MAIN, None, right, _named(
         "grad_log_probs", "Its sign is wrong: the loss is minus log Z.",
         "It is the gradient with respect to the logits.",
         "It is the gradient with respect to the probabilities: divided by each of them.",
         "It keeps the last state of a symbol; the blank, or a label that occurs twice, stands at several states.",
-        "exp of a large logit overflows; take the largest of the row from all of them first.",
+        "exp of a large logit overflows; subtract the largest of the row from all of them first.",
     ), fields=("grad_log_probs",)),
     PortQuestion("grad_logits", _MAIN, None, right, _named(
         "grad_logits", "The softmax term is missing: it is the gradient with respect to the log-probs.",
@@ -222,7 +222,8 @@ QUESTIONS = [
         **_named("grad_logits", "Where there is no alignment it is not 0: the softmax term is left."),
     }),
     PortQuestion("batch", {"batch": 1.0}, None, right, {
-        "It is right but for the padding, where a gradient is 0.": _in_batches("grad_logits", _padding_filled),
+        "It is right except in the padding, where the gradient should be 0.":
+            _in_batches("grad_logits", _padding_filled),
         "It is divided by the number of utterances; a mean was taken.":
             _in_batches("grad_log_probs", lambda value, problem: value / len(value)),
         "It is one number for the batch; expected one for each utterance.":

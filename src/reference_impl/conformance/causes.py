@@ -23,7 +23,7 @@ from .vectors.mistakes import mistakes_of
 
 __all__ = ["explanations", "families"]
 
-_PADDING = "It is right but for the padding, where a gradient is 0."
+_PADDING = "It is right except in the padding, where the gradient should be 0."
 _LENGTHS = "The lengths are ignored: padded frames take part."
 _UPSTREAM = "The upstream gradient is ignored."
 #: Of utterances with no more scores, what all mistakes lead to is kept for a while.

@@ -37,9 +37,10 @@ class _Walk:
 
     @property
     def of(self):
-        labels = " ".join(map(str, self.problem.targets.tolist())) or "nothing"
+        labels = " ".join(map(str, self.problem.targets.tolist()))
         blank = f", blank {self.problem.blank}" if self.problem.blank else ""
-        return f"target {labels}, T = {len(self.problem.logits)}{blank}"
+        target = f"target {labels}" if labels else "empty target"
+        return f"{target}, T = {len(self.problem.logits)}{blank}"
 
 
 def census(judge) -> list[str]:
@@ -62,14 +63,14 @@ def census(judge) -> list[str]:
     twice = [(walk, count) for walk, count in counted if walk.count == 1 and count > 1.5]
     extra = [(walk, count) for walk, count in counted if walk.count == 0 and count > 0.2]
     there = [walk for walk, count in counted if walk.count == 1 and count >= 0.75]
-    for those, head in ((missing, "It does not count alignments"), (twice, "It counts alignments more than once")):
+    for those, head in ((missing, "It leaves out alignments"), (twice, "It counts alignments more than once")):
         if those:
             walks = [walk for walk, _ in those]
             why = _in_common(walks, [walk for walk in there if walk not in walks])
             found.append((f"{head}{why}", *those[0]))
     for kind in dict.fromkeys(walk.kind for walk, _ in extra):
         first = next((walk, count) for walk, count in extra if walk.kind == kind)
-        found.append((f"It counts what is no alignment: {kind}", *first))
+        found.append((f"It counts strings that are not alignments: {kind}", *first))
     return [f"{sentence}, such as {walk} ({walk.of}): counted {_plain(count)}, right {walk.count}."
             for sentence, walk, count in found]
 
@@ -118,9 +119,9 @@ def floor(judge) -> str:
     if given < 1:
         return ""
     if given > 700:
-        return f"A floor stands in the place of -inf: an impossible step costs {given:.6g}."
+        return f"A floor stands in place of -inf: an impossible step costs {given:.6g}."
     return (f"A probability of 0 counts as {np.exp(-given):.3g}: an epsilon is added to probabilities, as in log(p + "
-            f"{np.exp(-given):.0e}), or a floor stands in the place of -inf.")
+            f"{np.exp(-given):.0e}), or a floor stands in place of -inf.")
 
 
 # --- CTC ---
@@ -170,9 +171,9 @@ _CTC_WORDS = {
     "in which a label 0 follows another label without a blank between them":
         lambda w: any(i != k == 0 and w.problem.blank not in (i, k) for i, k in itertools.pairwise(w.symbols)),
     "with a blank between two labels": lambda w: any(k == w.problem.blank for k in _inside(w)),
-    "with a label that lasts longer than a frame":
+    "with a label that lasts more than one frame":
         lambda w: any(i == k != w.problem.blank for i, k in itertools.pairwise(w.symbols)),
-    "with a blank that lasts longer than a frame":
+    "with a blank that lasts more than one frame":
         lambda w: any(i == k == w.problem.blank for i, k in itertools.pairwise(w.symbols)),
     "of targets with equal neighbours": lambda w: any(i == k for i, k in itertools.pairwise(w.problem.targets)),
     "of an empty target": lambda w: not len(w.problem.targets),

@@ -58,11 +58,12 @@ class Scale:
         return np.broadcast_to(self.constant / divisor, T.shape).astype(np.float64)
 
     def __str__(self):
-        names = {1.0: "", -1.0: "times -1", 1 / np.log(2): "in bits", -1 / np.log(2): "in bits, times -1"}
+        names = {1.0: "", -1.0: "multiplied by -1", 1 / np.log(2): "in bits",
+                 -1 / np.log(2): "in bits, multiplied by -1"}
         said = next((text for value, text in names.items() if abs(value / self.constant - 1) < 1e-6),
-                    f"times {self.constant:.6g}") if self.constant else "times 0"
+                    f"multiplied by {self.constant:.6g}") if self.constant else "multiplied by 0"
         divided = f"divided by {DIVISOR_WORDS[self.divisor]}" if self.divisor != "1" else ""
-        return ", ".join(part for part in (said, divided) if part) or "as it is"
+        return ", ".join(part for part in (said, divided) if part) or "not scaled"
 
 
 def lengths_of(problem):

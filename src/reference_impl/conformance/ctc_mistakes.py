@@ -69,7 +69,7 @@ def _wrong_steps(recursion):
         "It skips labels, too: from a blank to the next blank. Only a blank may be skipped.":
             partial(recursion, skip=lambda s: True),
         "It does not stay in a state; a label or a blank may last several frames.": partial(recursion, moves=(1, 2)),
-        "It never moves on to the next state; a state may be left for the one behind it.":
+        "It never moves on to the next state; a state may be left for the one after it.":
             partial(recursion, moves=(0, 2)),
         "It multiplies by the emission of the state that is left, not of the one that is entered.":
             partial(recursion, leaves=True),
@@ -107,7 +107,7 @@ def loss(log_probs, targets, blank, *, ends=2, add=np.logaddexp, **options):
 
 LOSS = {
     "It ends in the last blank only; a path may end in the last label, too.": partial(loss, ends=1),
-    "It ends in the last label only; a path may end in the blank behind it.":
+    "It ends in the last label only; a path may end in the blank after it.":
         lambda log_probs, targets, blank: -ctc.log_alpha(log_probs, targets, blank=blank)[-1, -2],
     "It adds up all states of the last frame; only the last two are complete.": partial(loss, ends=0),
     "Its sign is wrong: the loss is minus log Z.": lambda *a, **k: -loss(*a, **k),
@@ -154,7 +154,7 @@ LOG_BETA = {
     **_wrong_steps(beta),
     "It takes the emission of frame t for that of frame t + 1.": partial(beta, frame=0),
     "It ends in the last blank only; a path may end in the last label, too.": partial(beta, ends=(1,)),
-    "It ends in the last label only; a path may end in the blank behind it.": partial(beta, ends=(2,)),
+    "It ends in the last label only; a path may end in the blank after it.": partial(beta, ends=(2,)),
     "It ends in every state; a path ends in one of the last two.": partial(beta, ends=()),
     "It takes the best ending where it should add all of them (a maximum for a sum).":
         partial(beta, add=np.maximum),

@@ -164,7 +164,8 @@ def _seen(left, judge, answers):
     """What can be seen of an error without a name: its size, the alignments that are counted, its place."""
     instead = floor(judge) if left else ""
     if left and not instead and _is_all_rounding(left):
-        sentence = "All is right but for errors like those of float32: some numbers are stored, or added, in it."
+        sentence = ("All is right except for errors of the size of float32's rounding: some numbers are stored or "
+                    "added in float32.")
         yield from ((sentence, each) for each in left)
         return
     losses = [each for each in left if each.field == "loss"]

@@ -23,7 +23,7 @@ LOG_OF_0 = ": a log of 0 is -inf, and -inf minus -inf is NaN."
 UPSTREAM = " where no alignment exists and the upstream gradient is inf: inf times 0."
 
 #: What is compared with what else came back, not with a right answer.
-_TWICE = {"second_gradient": "A second backward pass returns another gradient than the first.",
+_TWICE = {"second_gradient": "A second backward pass returns a different gradient from the first.",
           "gradient_after": "The gradient that was returned changes when backward runs again: its memory is reused.",
           "scores_after": "It modifies the scores that it is given.",
           "targets_after": "It modifies the targets that it is given."}
@@ -173,7 +173,7 @@ def _is_open(complaint):
 def _finite(value):
     if value == 0:
         return "0"
-    return "finite, as if a probability of 0 were a little more (an epsilon, or a floor in the place of -inf)"
+    return "finite, as if a probability of 0 were a little more (an epsilon, or a floor in place of -inf)"
 
 
 def _without_alignment(problem, apart, possible):
@@ -199,7 +199,7 @@ def _why_nan(problem, impossible):
     if np.isinf(problem.logits).any():
         return UNUSED_MASK if _masks_unused(problem) else MASK
     if problem.logits.max() > 709 or problem.logits.max(-1).min() < -745:
-        return ": exp of a logit overflows, or underflows; take the largest of the row from all of them first."
+        return ": exp of a logit overflows, or underflows; subtract the largest of the row from all of them first."
     return LOG_OF_0
 
 

@@ -581,10 +581,10 @@ LATTICES = {
     **{f"in its last step: {said}": _set(add_last=add) for said, add in _SUMS.items()},
     **{said: _row(made) for said, made in _ROWS.items()},
     "it takes the best where it should add all (a maximum for a sum, as in Viterbi)": _set(add=np.maximum),
-    **{f"{said} stands in the place of -inf": _set(off=value) for said, value in (
+    **{f"{said} stands in place of -inf": _set(off=value) for said, value in (
         ("0", 0.0), ("-1", -1.0), ("-5", -5.0), ("-10", -10.0), ("-20", -20.0), ("-30", -30.0), ("-50", -50.0),
         ("-100", -100.0), ("-1000", -1e3), ("-1e4", -1e4), ("-1e5", -1e5), ("-1e10", -1e10), ("-1e30", -1e30))},
-    **{f"{said} stands in the place of -inf, at the boundary": _start(
+    **{f"{said} stands in place of -inf, at the boundary": _start(
         lambda c, value=value: np.where(c.begin, c.emitted[0], value)) for said, value in (
         ("0", 0.0), ("-1", -1.0), ("-10", -10.0), ("-100", -100.0))},
 }

@@ -55,8 +55,9 @@ SPECIAL = {
        (_frames_asked(asked), value)
        for (which, asked), (said, value) in itertools.product(
            _CHECKS.items(), {"": np.inf, ", with a loss of 0": 0.0, ", with a loss of 1e30": 1e30}.items())},
-    **{f"an utterance {which} is said to have {said}": (holds, value)
+    **{f"an utterance {which} is {said}": (holds, value)
        for (which, holds), (said, value) in itertools.product(_OTHERS.items(), {
-           "a loss of 0 and no gradient": 0.0, "no alignment: a loss of inf, or no gradient": np.inf,
-           "a loss of 1e30": 1e30}.items())},
+           "given a loss of 0 and no gradient": 0.0,
+           "treated as if it had no alignment: a loss of inf, or no gradient": np.inf,
+           "given a loss of 1e30": 1e30}.items())},
 }

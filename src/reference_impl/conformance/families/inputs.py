@@ -290,6 +290,6 @@ SPECIAL = {
         "an utterance with a label 0": lambda one: 0 in one.targets,
         "an utterance with a masked score (-inf)": lambda one: bool(np.isinf(one.logits).any()),
         "an utterance of one label (U = 1)": lambda one: len(one.targets) == 1,
-    }.items(), {"said to have a loss of 0 and no gradient": 0.0,
-                "said to have no alignment: a loss of inf, or no gradient": np.inf}.items())
+    }.items(), {"given a loss of 0 and no gradient": 0.0,
+                "treated as if it had no alignment: a loss of inf, or no gradient": np.inf}.items())
 }

@@ -251,7 +251,7 @@ GRIDS = {
         _set(add=lambda by_blank, by_label: by_label if by_label > -np.inf else by_blank),
     "it takes the first arc alone: the blank is kept, and the label is lost where both lead to a node":
         _set(add=lambda by_blank, by_label: by_blank if by_blank > -np.inf else by_label),
-    **{f"{said} stands in the place of -inf": _set(off=value) for said, value in (
+    **{f"{said} stands in place of -inf": _set(off=value) for said, value in (
         ("0", 0.0), ("-1", -1.0), ("-5", -5.0), ("-10", -10.0), ("-20", -20.0), ("-30", -30.0), ("-50", -50.0),
         ("-100", -100.0), ("-1000", -1e3), ("-1e4", -1e4), ("-1e5", -1e5))},
     # the end of alpha

@@ -16,7 +16,7 @@ from .mistakes import mistakes_of
 
 __all__ = ["Findings", "compare"]
 
-_PADDING = "It is right but for the padding, where a gradient is 0."
+_PADDING = "It is right except in the padding, where the gradient should be 0."
 _MEAN = "It is divided by the number of utterances; a mean was taken."
 _TOTAL = "It is one number for the batch; expected one for each utterance."
 _LENGTHS = "The lengths are ignored: padded frames take part."

@@ -74,7 +74,7 @@ def _everywhere(field):
     """Mistakes that show in every field."""
     return {
         "The blank is taken to be symbol 0.": partial(_blank_0, field),
-        "exp of a large logit overflows; take the largest of the row from all of them first.":
+        "exp of a large logit overflows; subtract the largest of the row from all of them first.":
             partial(_overflowing, field),
     }
 
@@ -86,7 +86,7 @@ _OF_BOTH = {
         "They are probabilities, not their logarithms.": lambda problem: np.exp(log_softmax(problem.logits)),
         "They are normalised over the frames, not over the symbols.": _over_frames,
         "They are logarithms to base 2; nats are asked for.": lambda problem: log_softmax(problem.logits) / np.log(2),
-        "exp of a large logit overflows; take the largest of the row from all of them first.":
+        "exp of a large logit overflows; subtract the largest of the row from all of them first.":
             partial(_overflowing, "log_probs"),
     },
     "loss": {
