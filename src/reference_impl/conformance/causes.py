@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from ..bug_bank import BUGS
-from .conventions import Conventions
+from .conventions import Conventions, scaled
 from .families import answers
 from .problem import Problem
 from .subjects import Refused, candidate_subject
@@ -123,10 +123,10 @@ def _together(each, problem, field, conventions, factors=None):
         return _combined(np.array([value for _, value in each]), problem, conventions)
     factors = _factors(problem, conventions) if factors is None else factors
     if not problem.is_batch:
-        return factors[0] * each[0][1]
+        return scaled(factors[0], each[0][1])
     found = np.zeros(problem.logits.shape)
     for factor, (place, value) in zip(factors, each, strict=True):
-        found[place] = factor * value
+        found[place] = scaled(factor, value)
     return found
 
 
