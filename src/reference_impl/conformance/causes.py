@@ -18,7 +18,6 @@ from .conventions import Conventions, scaled
 from .families import answers
 from .problem import Problem
 from .subjects import Refused, candidate_subject
-from .sweep_mistakes import sweep_mistakes
 from .vectors.mistakes import mistakes_of
 
 __all__ = ["explanations", "families"]
@@ -48,8 +47,6 @@ def _hypotheses(problem, field, conventions, given):
     for name, mistake in mistakes_of(conventions.kind, _field(field, conventions)).items():
         yield name, partial(_everywhere, mistake, problem, field, conventions)
     if field in ("loss", "gradient"):
-        for name, mistake in sweep_mistakes(conventions.kind, _field(field, conventions)).items():
-            yield name, partial(_everywhere, mistake, problem, field, conventions)
         for bug, subject in _bank(conventions.kind):
             if field == "loss" or bug.variable == conventions.variable:
                 name = f"As in the planted bug “{bug.name}”: {bug.mechanism}"
