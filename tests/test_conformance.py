@@ -107,6 +107,7 @@ def test_a_loss_that_has_no_batches():
 SAID = {
     "last rescaling factor forgotten": "It adds up all states of the last frame; only the last two are complete.",
     "emission counted twice": "The emission is in the occupancy twice.",
+    "label arcs weigh a blank": "A label is weighed as a blank is.",
     "softmax where no alignment exists": "Where there is no alignment it is not 0: the softmax term is left.",
     "out-of-range label ends the target": "It accepts bad input (label is V).",
     "out-of-range label reads a neighbour": "It accepts bad input (label is minus 1).",

@@ -9,7 +9,7 @@ import pytest
 
 from reference_impl import ctc, log_softmax, rnnt
 from reference_impl.conformance import Problem, function_subject, grade
-from reference_impl.conformance.cases import cases
+from reference_impl.conformance.cases import GROUPS, cases
 from reference_impl.conformance.causes import explanations
 from reference_impl.conformance.census import census
 from reference_impl.conformance.conventions import Conventions
@@ -312,6 +312,15 @@ def kept_sentences(function):
 def test_state_between_calls_is_named(made, words):
     sentences = kept_sentences(made())
     assert len(sentences) == 1 and words in sentences[0]
+
+
+@pytest.mark.parametrize(("made", "many"), [(not_cleared, 1), (added_to, 1), (random_noise, 2)])
+def test_memory_is_the_cause_of_what_has_no_other(made, many):
+    """Noise is none: it is told beside what is wrong."""
+    without = [group for group in GROUPS if group not in ("repeats", "blank")]
+    found = grade(function_subject(made(), "rnnt"), shrink=False, without=without).findings
+    assert len(found) == many and "asked" in found[-1].sentence
+    assert bool(found[-1].cases) is (many == 1) and "gradient" in found[0].fields
 
 
 def test_what_is_right_has_no_state():

@@ -52,7 +52,7 @@ THIRD = {
     "ctc softmax of a softmax":
         "In the loss: softmax is taken twice. The gradient is the derivative of this wrong loss",
     "ctc occupancy keeps one state per symbol": "The occupancy keeps the last state of a symbol only",
-    "ctc counts the emission twice": "In beta: it has the emission of frame t in it",
+    "ctc counts the emission twice": "the emission is in the posterior twice: alpha and beta both contain it",
     "ctc counts the only end of an empty target twice":
         "the last two states are added although an empty target has only one",
     "ctc takes symbol 0 for the blank": "The blank is symbol 0, whatever the argument says",

@@ -14,11 +14,10 @@ from functools import partial
 import numpy as np
 
 from ..bug_bank import BUGS
-from .conventions import Conventions
+from .conventions import Conventions, scaled
 from .families import answers
 from .problem import Problem
 from .subjects import Refused, candidate_subject
-from .sweep_mistakes import sweep_mistakes
 from .vectors.mistakes import mistakes_of
 
 __all__ = ["explanations", "families"]
@@ -48,8 +47,6 @@ def _hypotheses(problem, field, conventions, given):
     for name, mistake in mistakes_of(conventions.kind, _field(field, conventions)).items():
         yield name, partial(_everywhere, mistake, problem, field, conventions)
     if field in ("loss", "gradient"):
-        for name, mistake in sweep_mistakes(conventions.kind, _field(field, conventions)).items():
-            yield name, partial(_everywhere, mistake, problem, field, conventions)
         for bug, subject in _bank(conventions.kind):
             if field == "loss" or bug.variable == conventions.variable:
                 name = f"As in the planted bug “{bug.name}”: {bug.mechanism}"
@@ -123,10 +120,10 @@ def _together(each, problem, field, conventions, factors=None):
         return _combined(np.array([value for _, value in each]), problem, conventions)
     factors = _factors(problem, conventions) if factors is None else factors
     if not problem.is_batch:
-        return factors[0] * each[0][1]
+        return scaled(factors[0], each[0][1])
     found = np.zeros(problem.logits.shape)
     for factor, (place, value) in zip(factors, each, strict=True):
-        found[place] = factor * value
+        found[place] = scaled(factor, value)
     return found
 
 

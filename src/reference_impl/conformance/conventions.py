@@ -73,6 +73,12 @@ def lengths_of(problem):
     return np.array([len(problem.logits)]), np.array([len(problem.targets)])
 
 
+def scaled(factor, gradient) -> np.ndarray:
+    """A gradient times a factor; what is 0 stays 0, even if the factor is inf."""
+    with np.errstate(invalid="ignore"):
+        return np.where(gradient == 0, 0.0, factor * gradient)
+
+
 @dataclass(frozen=True)
 class Conventions:
     """What a loss does besides computing -log Z and its derivative; by default nothing."""
@@ -115,8 +121,7 @@ class Conventions:
             losses.append(loss)
             if self.clamp and not self.clamp_last:
                 each = np.clip(each, -self.clamp, self.clamp)
-            with np.errstate(invalid="ignore"):
-                gradient[place] = np.where(each == 0, 0.0, factor * each)
+            gradient[place] = scaled(factor, each)
         if self.clamp_last:
             gradient = np.clip(gradient, -self.clamp, self.clamp)
         losses = np.array(losses) * self.loss.of(problem)

@@ -31,7 +31,7 @@ def extended(targets, blank, *, first=True, last=True, between=True):
 
 
 def alpha(log_probs, targets, blank, *, skip=None, begin=2, moves=(0, 1, 2), frame=0, add=np.logaddexp, leaves=False,
-          later=True, in_place=False, wraps=False):
+          later=True):
     """The recursion, with a place for each thing that can go wrong in it."""
     z = extended(targets, blank)
     S, T = len(z), len(log_probs)
@@ -42,11 +42,10 @@ def alpha(log_probs, targets, blank, *, skip=None, begin=2, moves=(0, 1, 2), fra
     for t in range(1, T):
         for s in range(S):
             for back in moves:
-                if back > s and not wraps or back == 2 and not skip(s):
+                if back > s or back == 2 and not skip(s):
                     continue
                 step = log_probs[t - frame, z[s - back if leaves else s]] if later else 0.0
-                from_frame = t if in_place and 0 < back <= s else t - 1
-                found[t, s] = add(found[t, s], found[from_frame, s - back] + step)
+                found[t, s] = add(found[t, s], found[t - 1, s - back] + step)
     return found
 
 
@@ -127,7 +126,7 @@ LOSS = {
 
 
 def beta(log_probs, targets, blank, *, skip=None, ends=(1, 2), moves=(0, 1, 2), frame=1, add=np.logaddexp,
-         leaves=False, asks_source=False):
+         leaves=False):
     """The recursion, with a place for each thing that can go wrong in it."""
     z = extended(targets, blank)
     S, T = len(z), len(log_probs)
@@ -137,7 +136,7 @@ def beta(log_probs, targets, blank, *, skip=None, ends=(1, 2), moves=(0, 1, 2), 
     for t in reversed(range(T - 1)):
         for s in range(S):
             for up in moves:
-                if s + up >= S or up == 2 and not skip(s if asks_source else s + up):
+                if s + up >= S or up == 2 and not skip(s + up):
                     continue
                 step = log_probs[t + frame, z[s if leaves else s + up]]
                 found[t, s] = add(found[t, s], found[t + 1, s + up] + step)

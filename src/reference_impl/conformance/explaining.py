@@ -173,9 +173,9 @@ def _seen(left, judge, answers):
     if losses:
         sentence = instead or " ".join(census(judge))
         agree = _DERIVED if gradients and is_derivative(judge, losses) else ""
-        of_loss = {each.case.id: each.complaint for each in losses}
+        of_loss = {each.case.id: each.complaint + agree * bool(np.isfinite(each.given).all()) for each in losses}
         for each in left:
-            yield (sentence or of_loss.get(each.case.id, losses[0].complaint)) + agree, each
+            yield sentence + agree if sentence else of_loss.get(each.case.id, losses[0].complaint + agree), each
     elif gradients:
         where = located(gradients)
         sentence = f"The gradient is wrong {where}, and right elsewhere." if where else gradients[0].complaint

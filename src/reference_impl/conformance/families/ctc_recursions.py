@@ -117,17 +117,15 @@ def _half(row):
     return np.float64(np.float16(row))
 
 
-def _wraps(lattice):
-    for s in range(min(2, lattice.S)):
-        lattice.moves[(s - 1) % lattice.S, s] |= s == 0
-        lattice.moves[(s - 2) % lattice.S, s] |= lattice.z[s] != lattice.blank and (
-            lattice.z[s] != lattice.z[(s - 2) % lattice.S])
-
-
 def _wraps_once(lattice):
     lattice.moves[-1, 0] = True
     if lattice.S == 1:  # the only state flows into itself once more
         lattice.arcs = lattice.arcs + np.log(2)
+
+
+def _wraps(lattice):
+    _wraps_once(lattice)
+    _skip_wraps(lattice)
 
 
 def _only_state_twice(lattice):
@@ -581,6 +579,8 @@ LATTICES = {
     **{f"in its last step: {said}": _set(add_last=add) for said, add in _SUMS.items()},
     **{said: _row(made) for said, made in _ROWS.items()},
     "it takes the best where it should add all (a maximum for a sum, as in Viterbi)": _set(add=np.maximum),
+    "it takes the best where it should add all (a maximum for a sum), except in its last step":
+        _set(add=np.maximum, add_last=np.logaddexp),
     **{f"{said} stands in place of -inf": _set(off=value) for said, value in (
         ("0", 0.0), ("-1", -1.0), ("-5", -5.0), ("-10", -10.0), ("-20", -20.0), ("-30", -30.0), ("-50", -50.0),
         ("-100", -100.0), ("-1000", -1e3), ("-1e4", -1e4), ("-1e5", -1e5), ("-1e10", -1e10), ("-1e30", -1e30))},

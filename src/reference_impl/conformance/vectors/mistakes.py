@@ -17,7 +17,7 @@ from ...semiring import REAL
 from .. import ctc_mistakes
 from .document import LOSSES
 
-__all__ = ["mistakes_of", "rnnt_sweeps"]
+__all__ = ["mistakes_of"]
 
 
 def mistakes_of(loss, field) -> dict:
@@ -138,8 +138,8 @@ def _of_a_problem(field, mistake):
 # --- RNN-T ---
 
 
-def rnnt_sweeps(problem, *, final=True, every_row=False, entered=False, shift=0, blank_for_label=False, diagonal=False,
-                add=np.logaddexp, no_label_at=None, no_blank_in=None):
+def _sweeps(problem, *, final=True, every_row=False, entered=False, shift=0, blank_for_label=False, diagonal=False,
+            add=np.logaddexp):
     """Alpha, beta, the weights of blank and label arcs, and Z, with a place for each thing that can go wrong."""
     log_probs, blank, targets = log_softmax(problem.logits), problem.blank, problem.targets
     T, rows = log_probs.shape[:2]
@@ -149,10 +149,6 @@ def rnnt_sweeps(problem, *, final=True, every_row=False, entered=False, shift=0,
     if entered:  # the arc reads the distribution of the node that it leads to
         no_emit[:-1] = log_probs[1:, :, blank]
         emit = log_probs[:, np.arange(U) + 1, labels]
-    if no_label_at is not None:
-        emit[no_label_at] = -np.inf
-    if no_blank_in is not None:
-        no_emit[:-1, no_blank_in] = -np.inf
     down = int(diagonal)  # a label takes a frame, as in the monotonic RNN-T
     alpha, beta = np.full((2, T + 1, rows + 1), -np.inf)
     for t in range(T):
@@ -177,20 +173,20 @@ def rnnt_sweeps(problem, *, final=True, every_row=False, entered=False, shift=0,
 
 
 def _alpha(problem, **wrong):
-    return rnnt_sweeps(problem, **wrong)[0]
+    return _sweeps(problem, **wrong)[0]
 
 
 def _beta(problem, **wrong):
-    return rnnt_sweeps(problem, **wrong)[1][:-1, :-1]
+    return _sweeps(problem, **wrong)[1][:-1, :-1]
 
 
 def _loss(problem, **wrong):
-    return -rnnt_sweeps(problem, **wrong)[1][0, 0]
+    return -_sweeps(problem, **wrong)[1][0, 0]
 
 
 def _occupancy(problem, **wrong):
     """What the recursion gives if it is right about everything else: the gradient of the wrong loss."""
-    alpha, beta, no_emit, emit, labels = rnnt_sweeps(problem, **wrong)
+    alpha, beta, no_emit, emit, labels = _sweeps(problem, **wrong)
     log_z, used = beta[0, 0], np.zeros(problem.logits.shape)
     down = int(wrong.get("diagonal", False))
     if log_z == -np.inf:
