@@ -102,12 +102,12 @@ def programs(only=(), *, here=False):
     """
     for peer in peers(only):
         if here and peer.needs == "cuda" and shutil.which("nvidia-smi"):
-            yield peer, [sys.executable, *peer.command[1:]], _variables(peer.library, peer.variables)
+            yield peer, [sys.executable, *peer.command[1:]], variables(peer.library, peer.variables)
         elif not here and not peer.missing:
-            yield peer, peer.command, _variables(peer.library, peer.variables)
+            yield peer, peer.command, variables(peer.library, peer.variables)
 
 
-def _variables(folder, others):
+def variables(folder, others):
     """The environment variables of a program of a library."""
     paths = os.pathsep.join([str(ROOT / "src"), str(HERE / "common")])
     others = {name: value.format(environment=ENVIRONMENTS / folder) for name, value in others.items()}
@@ -168,7 +168,7 @@ def make(folder: str) -> str:
             return run.stdout[-6000:]
     if prepare := about.get("prepare"):
         run = subprocess.run([python, "-c", prepare], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                             env=_variables(folder, about.get("variables", {})))
+                             env=variables(folder, about.get("variables", {})))
         if run.returncode:
             return run.stdout[-6000:]
     (target / "requirements.digest").write_text(_digest(folder))
@@ -184,16 +184,21 @@ def _digest(folder):
 
 def digest(peer: Peer) -> str:
     """A digest of what decides a peer's answers: packages, the adapter and what it imports from common/, the entry."""
-    sources = [peer.adapter]
-    for source in sources:  # which grows
-        imported = re.findall(r"^(?:from|import) (\w+)", source.read_text(), re.MULTILINE)
-        files = [HERE / "common" / f"{name}.py" for name in imported]
-        sources += [file for file in files if file.exists() and file not in sources]
     about = libraries()[peer.library]
     entry = [peer.name, peer.kind, peer.arguments, peer.can, peer.needs, peer.without, sorted(peer.variables.items()),
              sorted(about.get("build_variables", {}).items()), about.get("prepare", "")]
-    parts = [*pinned(peer.library), *(source.read_text() for source in sources), json.dumps(entry)]
+    parts = [*pinned(peer.library), *(source.read_text() for source in sources(peer.adapter)), json.dumps(entry)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def sources(script: Path) -> list[Path]:
+    """A script, and the files in common/ that it needs."""
+    found = [script]
+    for source in found:  # which grows
+        imported = re.findall(r"^(?:from|import) (\w+)", source.read_text(), re.MULTILINE)
+        files = [HERE / "common" / f"{name}.py" for name in imported]
+        found += [file for file in files if file.exists() and file not in found]
+    return found
 
 
 def pinned(folder: str) -> list[str]:

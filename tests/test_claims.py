@@ -9,6 +9,7 @@ a spelling, such as "in torch", is in the data too.
 import json
 import re
 import sys
+from functools import cache
 
 import jsonschema
 import pytest
@@ -25,6 +26,9 @@ from mentions import (
     threads_in,
 )
 
+from reference_impl.conformance.cases import cases
+from reference_impl.conformance.subjects import PRECISIONS
+
 sys.path.append(str(ROOT / "tools"))
 from sort_claims import as_text  # noqa: E402
 
@@ -32,6 +36,50 @@ FILE = ROOT / "data" / "claims.json"
 
 
 # --- the data ---
+
+
+def unsaid(report, words):
+    """What a report of data/conformance does not say, of the words `NAME: VALUE; ...` of a claim."""
+    known = all(report["identified"][each] for each in report["identified"]["given"])
+    for part in words.split("; "):
+        name, _, value = part.partition(": ")
+        sentences = [finding["sentence"] for finding in report["findings"] if name in finding["cases"]]
+        if name in report["conventions"]:
+            says = known and report["conventions"][name] == value
+        elif value == "right":
+            says = name.partition("/")[0] in report["groups"] and name in case_names(report["kind"]) and not sentences
+        else:
+            says = any(value in sentence or value == "wrong" for sentence in sentences)
+        if not (value and says):
+            yield part
+
+
+@cache
+def case_names(kind):
+    return {case.id for case in cases(kind, PRECISIONS)}
+
+
+def faults_of_run(claim):
+    """What is wrong with the place where a claim's answer can be seen."""
+    name, (file, _, place) = claim["id"], claim["run"].partition("#")
+    if not (ROOT / file).is_file():
+        yield f"{name}: there is no {file}"
+        return
+    text = (ROOT / file).read_text(encoding="utf-8")
+    is_report = file.startswith("data/conformance/")
+    if is_report:
+        yield from (f"{name}: {file} does not say: {part}" for part in unsaid(json.loads(text), place))
+    elif place and place not in text:
+        yield f"{name}: {file} has no {place}"
+    if is_report or file.startswith("data/by_hand/"):
+        packages = {plain(each.replace("==", " ")) for each in json.loads(text)["packages"]}
+        yield from (f"{name}: {file} is not of {each or 'any release'}"
+                    for each in claim.get("release", "").split(", ") if plain(each) not in packages)
+
+
+def plain(package):
+    """Name and version as they are compared: torch_x 1.0+cpu is Torch-X 1.0."""
+    return package.partition("+")[0].replace("_", "-").lower()
 
 
 def faults(content):
@@ -54,11 +102,8 @@ def faults(content):
                 found.append(f"{name} has no commit of its repository")
             if claim["lines"][0] > claim["lines"][1]:
                 found.append(f"{name}: lines {claim['lines']}")
-        file, _, place = claim.get("run", "").partition("#")
-        if file and not (ROOT / file).is_file():
-            found.append(f"{name}: there is no {file}")
-        elif place and place not in (ROOT / file).read_text(encoding="utf-8"):
-            found.append(f"{name}: {file} has no {place}")
+        if "run" in claim:
+            found += faults_of_run(claim)
     return found
 
 
@@ -103,8 +148,41 @@ def test_faults_are_found():
             ({"run": "data/cpu.json#no-such-cell"}, "has no no-such-cell")]:
         assert message in "\n".join(faults(content | {"claims": [SOUND | change]}))
     assert faults(content | {"claims": [SOUND, SOUND]}) == ["x-a stands twice"]
+    for where, message in [("data/by_hand/k2.json#lengths", "is not of any release"),
+                           ("data/by_hand/k2.json#length", "is not of any release"),
+                           ("data/by_hand/k2.json#longer", "has no longer"),
+                           ("data/conformance/torch-ctc-sum.json", "does not say")]:
+        assert message in "\n".join(faults(content | {"claims": [SOUND | {"run": where}]}))
+    for release, other in [("k2 1.23.4", []), ("K2 1.23.4, torch 1.13.1", []), ("k2 1.23", ["k2 1.23"]),
+                           ("k2 1.23.4, torch 2.0", ["torch 2.0"])]:
+        here = [SOUND | {"run": "data/by_hand/k2.json#lengths", "release": release}]
+        assert faults(content | {"claims": here}) == [f"x-a: data/by_hand/k2.json is not of {each}" for each in other]
     bare = content | {"libraries": {"x": library | {"repository": None}}}
     assert faults(bare) == ["x-a has no repository"]
+
+
+REPORT = {"kind": "ctc", "conventions": {"reduction": "none, / T", "impossible": "0"},
+          "identified": {"loss": True, "gradient": False, "given": ["loss"]},
+          "groups": {"masks": {"asked": 2, "wrong": 1}, "batch": {"asked": 5, "wrong": 0}},
+          "findings": [{"sentence": "The loss is NaN.", "cases": ["masks/on-the-way"]}]}
+
+
+@pytest.mark.parametrize("words, lacks", [
+    ("reduction: none, / T; impossible: 0", []), ("reduction: none", ["reduction: none"]), ("blank: 0", ["blank: 0"]),
+    ("masks/on-the-way: NaN; reduction: mean", ["reduction: mean"]),
+    ("masks/on-the-way: wrong; masks/label-elsewhere: right", []),
+    ("masks/on-the-way: inf", ["masks/on-the-way: inf"]), ("masks/on-the-way: right", ["masks/on-the-way: right"]),
+    ("masks/label-elsewhere: wrong", ["masks/label-elsewhere: wrong"]), ("masks/none: right", ["masks/none: right"]),
+    ("short/empty-target: right", ["short/empty-target: right"]),  # which was not asked
+    ("masks/on-the-way", ["masks/on-the-way"]), ("", [""]),
+])
+def test_what_a_report_does_not_say(words, lacks):
+    assert list(unsaid(REPORT, words)) == lacks
+
+
+def test_what_is_not_known_is_not_said():
+    unknown = REPORT | {"identified": {"loss": True, "gradient": False, "given": ["gradient", "loss"]}}
+    assert list(unsaid(unknown, "impossible: 0; masks/on-the-way: NaN")) == ["impossible: 0"]
 
 
 # --- the text ---

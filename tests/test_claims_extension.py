@@ -1,6 +1,7 @@
 """Marks of claims: notes at the end of a page, all of them on one page, a build that fails for an unknown one."""
 
 import json
+import pickle
 import re
 import sys
 from io import StringIO
@@ -29,6 +30,7 @@ DATA = {
          "date": "2026-11-22", "evidence": "read"},
         {"id": "slow-line", "library": "slow", "statement": "One line.", "path": "x.c", "lines": [9, 9],
          "repository": "d/other", "commit": "f" * 40, "date": "2026-11-22", "evidence": "read"}]}
+REPORTED = "data/conformance/torch-ctc-none.json"
 CELLS = [
     "# One\n\nA loss is *infinite*{claim}`fast-floor`. Then {named}`Slow` does, and {named}`a `code` word`.",
     "## Asides\n\n:::{deeper}\nFast returns 0 {claim}`fast-returned`.\n:::\n\n| Who | What |\n|---|---|\n"
@@ -56,6 +58,32 @@ def book(tmp_path):
     (tmp_path / "book" / "all.md").write_text("# All\n\nThese:\n\n```{claims}\n```\n")
     (tmp_path / "book" / "teaching" / "slides" / "session_1.md").write_text(DECK)
     return tmp_path
+
+
+@pytest.fixture
+def reported(book):
+    """The book, with a page of reports, and a page whose claims rest on one: a convention, a finding, what is right."""
+    (book / "data" / "conformance").mkdir()
+    report = json.loads((Path(__file__).parent.parent / REPORTED).read_text(encoding="utf-8"))
+    report["departures"] = {"variable": "The variable is another."}
+    report["findings"] = [
+        {"sentence": "The variable is another.", "cases": [], "fields": ["conventions"], "example": ""},
+        {"sentence": "The loss is NaN.", "cases": ["masks/on-the-way"], "fields": ["loss"], "example": ""},
+        {"sentence": "The gradient is inf.", "cases": ["masks/on-the-way"], "fields": ["gradient"], "example": ""}]
+    (book / REPORTED).write_text(json.dumps(report))
+    for name, text in (
+            ("conformance", "# Tables\n\n```{conformance-table} ctc\n```\n\n```{toctree}\nconformance_reports\n```\n"),
+            ("conformance_reports", "# Reports\n\n## CTC\n\n```{conformance-reports} ctc\n```\n")):
+        (book / "book" / f"{name}.md").write_text(text)
+    index = book / "index.md"
+    index.write_text(index.read_text().replace("book/all\n", "book/all\nbook/conformance\n"))
+    data = json.loads(json.dumps(DATA))
+    for number, said in enumerate(("variable: logits; reduction: none", "masks/on-the-way: inf", "reduction: none",
+                                   "blank/last: right; masks/on-the-way: wrong")):
+        data["claims"].append(DATA["claims"][1] | {"id": f"fast-{number}", "run": f"{REPORTED}#{said}"})
+    (book / "data" / "claims.json").write_text(json.dumps(data))
+    (book / "quiet.md").write_text("# Quiet\n\nIt does{claim}`fast-0, fast-1, fast-2, fast-3`.\n")
+    return book
 
 
 def build(book, builder="html"):
@@ -184,6 +212,41 @@ def test_asked_leads_to_the_thread_without_a_note(book):
     assert words(page(out, "book/all").select_one("#claim-slow-own")).endswith("Said in Quiet.")
     (book / "quiet.md").write_text("# Quiet\n\nPeople ask: {asked}`fast-floor`.\n")
     assert 'data/claims.json has no thread "fast-floor"' in build(book)[1][0]
+
+
+def test_a_report_is_linked(reported):
+    """Where the finding is that a claim names first, or else at the head of the report; by its name on paper."""
+    out, warnings = build(reported)
+    assert warnings == []
+    notes = page(out, "quiet").select("section.claims li")
+    assert [words(note) for note in notes[:2]] == [
+        "It returns 0. Run 2026-11-23 with fast 1.2: report on torch ctc, none, variable: logits; reduction: none. ↑",
+        "It returns 0. Run 2026-11-23 with fast 1.2: report on torch ctc, none, masks/on-the-way: inf. ↑"]
+    one = page(out, "book/all").select_one("#claim-fast-1")
+    assert notes[0].a["href"].startswith("book/") and one.a["href"].startswith("conformance_reports")
+    sentences = []
+    for note in [*notes, one]:
+        file, _, anchor = note.a["href"].rpartition("/")[2].partition("#")
+        assert file == "conformance_reports.html"
+        sentences.append(words(page(out, "book/conformance_reports").find(id=anchor))[:24])
+    assert sentences == ["The variable is another.", "The gradient is inf.", "torch.nn.functional.ctc_",
+                         "The loss is NaN.", "The gradient is inf."]
+
+
+def test_a_page_depends_on_the_reports_that_it_links(reported):
+    build(reported)
+    with open(reported / "_build" / "trees-html" / "environment.pickle", "rb") as file:
+        dependencies = pickle.load(file).dependencies
+    assert {page for page, files in dependencies.items() if any(str(each).endswith(REPORTED) for each in files)} == {
+        "quiet", "book/all", "book/conformance", "book/conformance_reports"}
+
+
+def test_paper_names_a_report(reported):
+    out, warnings = build(reported, "latex")
+    text = next(out.glob("*.tex")).read_text(encoding="utf-8")
+    file = r"fast 1.2: \sphinxcode{\sphinxupquote{data/conformance/torch\sphinxhyphen{}ctc\sphinxhyphen{}none.json\#"
+    assert text.count(file) == 8 and f"{file}reduction: none}}" in text
+    assert warnings == [] and "report on" not in text
 
 
 @pytest.mark.parametrize("role", ["{claim}`fast-flor`", "{claim}`fast-floor, fast-flor`", "{claim}`fast-floor,`"])

@@ -162,6 +162,23 @@ def test_what_torch_refuses():
         0.0, torch.inf, 0.0, 0.0]
 
 
+@pytest.mark.parametrize("changed", [
+    {"log_probs": torch.zeros(2)}, {"log_probs": torch.zeros(5, 4, 4, dtype=torch.int64)},
+    {"log_probs": torch.zeros(5, 4, 4, dtype=torch.float16)}, {"targets": torch.zeros(1, 1, 1, dtype=torch.int64)},
+    {"targets": torch.ones(3, 3).long()}, {"targets": torch.ones(6).long()}, {"input_lengths": (5, 4, 3)},
+    {"input_lengths": (6, 4, 3, 1)}, {"input_lengths": (5, 4, 3, -1)}, {"target_lengths": (2, 2, 4, 1)},
+    {"target_lengths": (2, 2, 0, -1)}, {"blank": -1}, {"blank": 4},
+])
+def test_what_torch_checks(changed):
+    """Shapes, dtypes, lengths and the blank, by a RuntimeError or one of its kinds; labels pass, as tested above."""
+    _, shape, targets, frames, lengths = next(ctc_calls())
+    arguments = {"log_probs": torch.zeros(shape), "targets": targets, "input_lengths": frames,
+                 "target_lengths": lengths}
+    assert LIBRARY(**arguments).isfinite()
+    with pytest.raises(RuntimeError):
+        LIBRARY(**arguments | changed)
+
+
 @pytest.mark.parametrize(("changed", "error", "message"), [
     ({"log_probs": torch.zeros(2)}, ValueError, "log_probs has shape (2,); expected 3 axes (T, N, C), or 2 axes"),
     ({"log_probs": [[0.0]]}, TypeError, "log_probs is a list; expected a torch.Tensor"),

@@ -2,8 +2,9 @@
 
 ``{claim}`optax-floor, torch-ctc-logits` `` stands where a statement about somebody else's code ends. It becomes a mark,
 such as [3], that leads to a note at the end of the page: what is claimed, in which file and lines of which commit, when
-that was looked at, and whether it was read or run. On slides, which have no end, the mark leads to the page that
-``{claims}`` makes, of all claims by library. ``{asked}`torch-thread-52241` `` is a link to the thread of a claim, such
+that was looked at, and whether it was read or run, with a link to the chapter or the report that shows it (in print,
+where no reports are, its name). On slides, which have no end, the mark leads to the page that ``{claims}`` makes, of
+all claims by library. ``{asked}`torch-thread-52241` `` is a link to the thread of a claim, such
 as pytorch#52241, without a note. An id that data/claims.json does not have is a warning, which fails the build.
 ``{named}`torchaudio` `` is the plain word; it says, to tests/test_claims.py alone, that nothing is claimed.
 What a claim consists of is in data/claims.schema.json.
@@ -12,6 +13,7 @@ What a claim consists of is in data/claims.schema.json.
 import json
 from pathlib import Path
 
+import conformance_table
 from deeper import Deeper
 from doctrees import inside
 from docutils import nodes
@@ -89,6 +91,7 @@ class ClaimRole(SphinxRole):
         for name in ids(self.text):
             if name in self.env.app.claims[1]:
                 known.append(name)
+                note_report(self.env, self.env.app.claims[1][name])
             else:
                 logger.warning('%s has no claim "%s"', FILE, name, location=self.get_location())
         mark = ClaimMark(claims=known)
@@ -116,6 +119,13 @@ class AskedRole(SphinxRole):
         return links, []
 
 
+def note_report(env, claim):
+    """Have the page written again when the report that shows a claim changes."""
+    file = claim.get("run", "").partition("#")[0]
+    if file.startswith(conformance_table.FOLDER):
+        env.note_dependency(str(Path(env.srcdir, file)))
+
+
 class NamedRole(SphinxRole):
     def run(self):
         return with_code(self.text), []
@@ -134,6 +144,8 @@ class ClaimsDirective(SphinxDirective):
         self.env.note_dependency(str(Path(self.env.srcdir, FILE)))
         self.env.metadata[self.env.docname]["shows_claims"] = True
         libraries, claims = self.env.app.claims
+        for claim in claims.values():
+            note_report(self.env, claim)
         found = []
         for key in sorted(libraries, key=lambda key: libraries[key]["name"].lower()):
             items = [nodes.list_item("", nodes.paragraph("", "", ClaimEntry(claim=name, pages=True)),
@@ -254,9 +266,18 @@ def written_out(app, entry, docname):
 
 
 def what_ran(app, run, docname):
-    """Return a link to the chapter whose cell was run; any other file by its name."""
-    page = run.partition("#")[0].removesuffix(".ipynb")
-    return link_to(app, page, docname) if page in app.env.titles else [nodes.literal("", run)]
+    """Return a link to the chapter whose cell was run, or to the report that says it; any other file by its name."""
+    file, _, said = run.partition("#")
+    page = file.removesuffix(".ipynb")
+    if page in app.env.titles:
+        return link_to(app, page, docname)
+    if file.startswith(conformance_table.FOLDER) and app.builder.format == "html":
+        peer = next(peer for peer in app.conformance if peer.entry.slug == Path(file).stem)
+        address = app.builder.get_relative_uri(docname, conformance_table.REPORTS)
+        link = nodes.reference("", peer.entry.name, internal=True,
+                               refuri=f"{address}#{conformance_table.anchor_of(peer, said)}")
+        return [nodes.Text("report on "), link, nodes.Text(", "), nodes.literal("", said)]
+    return [nodes.literal("", run)]
 
 
 def link_to(app, page, docname):
@@ -298,6 +319,7 @@ def depart_notes(writer, node):
 
 
 def setup(app):
+    app.setup_extension("conformance_table")
     app.setup_extension("deeper")
     app.setup_extension("quiz")
     app.connect("builder-inited", lambda app: setattr(app, "claims", load(Path(app.srcdir, FILE))))

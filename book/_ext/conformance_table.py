@@ -81,6 +81,18 @@ def finding_of(peer, group):
     return max((anchor for anchor in count if count[anchor]), key=count.get, default=None)
 
 
+def anchor_of(peer, words):
+    """Return the anchor of what a claim says of a report, ``NAME: VALUE; ...``: of the first finding, or of it all."""
+    departures = peer.report["departures"]
+    for part in words.split("; "):
+        name, _, value = part.partition(": ")
+        for anchor, finding in findings(peer).items():
+            about = name in finding["cases"] and (value in finding["sentence"] or value == "wrong")
+            if about or finding["sentence"] == departures.get(name):
+                return anchor
+    return report_id(peer)
+
+
 def report_id(peer):
     return f"report-{peer.entry.slug}"
 
