@@ -106,7 +106,7 @@ accuracy: .venv/dev  ## measure how exact float32 lattices are, by method
 conformance: .venv/reader  ## grade other people's losses into data/conformance, each in an environment of its own; LIBRARIES="torch optax" for some
 	-@$(PYTHON) peers/environments.py $(LIBRARIES)
 	$(PY) peers/run.py $(LIBRARIES)
-	$(PY) peers/by_hand.py $(LIBRARIES)
+	$(PY) peers/calls.py $(LIBRARIES)
 
 variants: .venv/dev  ## measure every loss by every kind of check, into data/variants.json
 	$(PY) -m pytest -q -m slow tests/test_variants_table.py --write-table

@@ -71,7 +71,7 @@ def faults_of_run(claim):
         yield from (f"{name}: {file} does not say: {part}" for part in unsaid(json.loads(text), place))
     elif place and place not in text:
         yield f"{name}: {file} has no {place}"
-    if is_report or file.startswith("data/by_hand/"):
+    if is_report or file.startswith("data/calls/"):
         packages = {plain(each.replace("==", " ")) for each in json.loads(text)["packages"]}
         yield from (f"{name}: {file} is not of {each or 'any release'}"
                     for each in claim.get("release", "").split(", ") if plain(each) not in packages)
@@ -148,15 +148,15 @@ def test_faults_are_found():
             ({"run": "data/cpu.json#no-such-cell"}, "has no no-such-cell")]:
         assert message in "\n".join(faults(content | {"claims": [SOUND | change]}))
     assert faults(content | {"claims": [SOUND, SOUND]}) == ["x-a stands twice"]
-    for where, message in [("data/by_hand/k2.json#lengths", "is not of any release"),
-                           ("data/by_hand/k2.json#length", "is not of any release"),
-                           ("data/by_hand/k2.json#longer", "has no longer"),
+    for where, message in [("data/calls/k2.json#lengths", "is not of any release"),
+                           ("data/calls/k2.json#length", "is not of any release"),
+                           ("data/calls/k2.json#longer", "has no longer"),
                            ("data/conformance/torch-ctc-sum.json", "does not say")]:
         assert message in "\n".join(faults(content | {"claims": [SOUND | {"run": where}]}))
     for release, other in [("k2 1.23.4", []), ("K2 1.23.4, torch 1.13.1", []), ("k2 1.23", ["k2 1.23"]),
                            ("k2 1.23.4, torch 2.0", ["torch 2.0"])]:
-        here = [SOUND | {"run": "data/by_hand/k2.json#lengths", "release": release}]
-        assert faults(content | {"claims": here}) == [f"x-a: data/by_hand/k2.json is not of {each}" for each in other]
+        here = [SOUND | {"run": "data/calls/k2.json#lengths", "release": release}]
+        assert faults(content | {"claims": here}) == [f"x-a: data/calls/k2.json is not of {each}" for each in other]
     bare = content | {"libraries": {"x": library | {"repository": None}}}
     assert faults(bare) == ["x-a has no repository"]
 

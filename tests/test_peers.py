@@ -51,7 +51,7 @@ def test_no_folder_is_taken_for_a_library():
 
 def test_every_adapter_belongs_to_a_peer(environments):
     adapters = {peer.adapter for peer in environments.peers()}
-    assert adapters == set(LIBRARIES.glob("*/*.py")) - set(LIBRARIES.glob("*/by_hand.py"))
+    assert adapters == set(LIBRARIES.glob("*/*.py")) - set(LIBRARIES.glob("*/calls.py"))
 
 
 def test_versions_are_pinned(environments):

@@ -1,4 +1,4 @@
-"""Calls that k2 and fast_rnnt share, on the arrays `px` and `py` of their recursion, for their `by_hand.py`."""
+"""Calls that k2 and fast_rnnt share, on the arrays `px` and `py` of their recursion, for their `calls.py`."""
 
 import torch
 from recording import printed, raised, sixteenths

@@ -1,4 +1,4 @@
-"""Calls of the two ports of warp-transducer to Numba, NeMo's and warprnnt_numba's, for their `by_hand.py`.
+"""Calls of the two ports of warp-transducer to Numba, NeMo's and warprnnt_numba's, for their `calls.py`.
 
 Their binding runs on the CPU, and their CUDA kernels in Numba's simulator, which must be chosen before Numba is
 imported: ``NUMBA_ENABLE_CUDASIM=1``.

@@ -1,6 +1,6 @@
 """Keeps what a library returned in direct calls, by the name of the question, and writes it as JSON. It judges nothing.
 
-A `by_hand.py` marks each question with :func:`question` and ends with :func:`record`. Python 3.8 is the oldest that
+A `calls.py` marks each question with :func:`question` and ends with :func:`record`. Python 3.8 is the oldest that
 will do.
 """
 

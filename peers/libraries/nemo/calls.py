@@ -1,4 +1,4 @@
-"""NeMo's RNN-T loss in direct calls, for what no report shows. tests/test_by_hand.py judges what it returns."""
+"""NeMo's RNN-T loss in direct calls, for what no report shows. tests/test_calls.py judges what it returns."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""warprnnt_numba's loss in direct calls, for what no report shows. tests/test_by_hand.py judges what it returns."""
+"""warprnnt_numba's loss in direct calls, for what no report shows. tests/test_calls.py judges what it returns."""
 
 import os
 

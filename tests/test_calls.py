@@ -1,6 +1,6 @@
-"""What libraries answered in direct calls, as stored in data/by_hand, against enumeration. No test here asks a library.
+"""What libraries answered in direct calls, as stored in data/calls, against enumeration. No test here asks a library.
 
-`peers/by_hand.py` makes the files. Each answer has a check here, says what a claim of data/claims.json says, and is
+`peers/calls.py` makes the files. Each answer has a check here, says what a claim of data/claims.json says, and is
 named by that claim. A check looks at every number that a library returned: changed ones are noticed.
 """
 
@@ -18,11 +18,11 @@ from reference_impl.as_published.rnnt_formulas import fused_kernel
 
 ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT / "peers"))
-import by_hand  # noqa: E402
+import calls  # noqa: E402
 import environments  # noqa: E402
 
 FILES = {path.stem: json.loads(path.read_text(encoding="utf-8"))
-         for path in sorted((ROOT / "data" / "by_hand").glob("*.json"))}
+         for path in sorted((ROOT / "data" / "calls").glob("*.json"))}
 CLAIMS = json.loads((ROOT / "data" / "claims.json").read_text(encoding="utf-8"))["claims"]
 PORTS, K2 = ("nemo", "warprnnt_numba"), ("k2", "fast_rnnt")
 CHECKS = {}
@@ -520,17 +520,17 @@ def test_an_answer(answer):
 
 def test_every_answer_has_a_check_and_a_claim():
     assert {*ANSWERS} == {*CHECKS}
-    named = {tuple(claim["run"].removeprefix("data/by_hand/").split(".json#")) for claim in CLAIMS
-             if claim.get("run", "").startswith("data/by_hand/")}
+    named = {tuple(claim["run"].removeprefix("data/calls/").split(".json#")) for claim in CLAIMS
+             if claim.get("run", "").startswith("data/calls/")}
     assert named == {*ANSWERS}
 
 
 def test_the_files_are_of_today_s_scripts():
-    scripts = by_hand.scripts()
+    scripts = calls.scripts()
     assert {*FILES} == {*scripts}
-    old = [library for library, file in FILES.items() if file["script"] != by_hand.digest(scripts[library])
+    old = [library for library, file in FILES.items() if file["script"] != calls.digest(scripts[library])
            or file["packages"] != environments.pinned(library)]
-    assert old == [], "run peers/by_hand.py for these"
+    assert old == [], "run peers/calls.py for these"
     assert not [library for library, file in FILES.items() if "/home/" in json.dumps(file) or ".venv" in str(file)]
 
 

@@ -1,10 +1,10 @@
-"""Asks libraries what no report shows, by the calls in their `by_hand.py`, and writes the answers into data/by_hand/.
+"""Asks libraries what no report shows, by the calls in their `calls.py`, and writes the answers into data/calls/.
 
-    .venv/bin/python peers/by_hand.py              every library with a `by_hand.py` and an environment
-    .venv/bin/python peers/by_hand.py k2 nemo      these only
+    .venv/bin/python peers/calls.py              every library with a `calls.py` and an environment
+    .venv/bin/python peers/calls.py k2 nemo      these only
 
 A file holds, for a library, what made it (date, Python, packages, a digest of the script) and the answer to each
-question, by name. `make conformance` calls this after the grading. It judges nothing: tests/test_by_hand.py does, and
+question, by name. `make conformance` calls this after the grading. It judges nothing: tests/test_calls.py does, and
 the claims in data/claims.json that rest on an answer name it.
 """
 
@@ -22,12 +22,12 @@ from pathlib import Path
 
 from environments import ENVIRONMENTS, LIBRARIES, ROOT, is_ready, libraries, pinned, sources, variables, version
 
-FOLDER = ROOT / "data" / "by_hand"
+FOLDER = ROOT / "data" / "calls"
 
 
 def scripts(only=()) -> dict[str, Path]:
     """The scripts, by library."""
-    return {path.parent.name: path for path in sorted(LIBRARIES.glob("*/by_hand.py"))
+    return {path.parent.name: path for path in sorted(LIBRARIES.glob("*/calls.py"))
             if not only or path.parent.name in only}
 
 

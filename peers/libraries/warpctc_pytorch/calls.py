@@ -1,4 +1,4 @@
-"""warpctc_pytorch's reductions in direct calls. tests/test_by_hand.py judges what they return."""
+"""warpctc_pytorch's reductions in direct calls. tests/test_calls.py judges what they return."""
 
 import torch
 import warpctc_pytorch

@@ -1,4 +1,4 @@
-"""k2's functions in direct calls, for what no report shows. tests/test_by_hand.py judges what they return."""
+"""k2's functions in direct calls, for what no report shows. tests/test_calls.py judges what they return."""
 
 import k2
 import k2_arrays

@@ -1,4 +1,4 @@
-"""warp-ctc through torch_baidu_ctc in direct calls, for what no report shows. tests/test_by_hand.py judges it."""
+"""warp-ctc through torch_baidu_ctc in direct calls, for what no report shows. tests/test_calls.py judges it."""
 
 import torch
 import torch_baidu_ctc

@@ -1,4 +1,4 @@
-"""TensorFlow's CTC loss of sparse labels in direct calls. tests/test_by_hand.py judges what it returns."""
+"""TensorFlow's CTC loss of sparse labels in direct calls. tests/test_calls.py judges what it returns."""
 
 import os
 

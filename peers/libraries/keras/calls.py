@@ -1,4 +1,4 @@
-"""Keras's CTC loss in direct calls, for what no report shows. tests/test_by_hand.py judges what it returns."""
+"""Keras's CTC loss in direct calls, for what no report shows. tests/test_calls.py judges what it returns."""
 
 import os
 

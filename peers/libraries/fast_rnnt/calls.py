@@ -1,4 +1,4 @@
-"""fast_rnnt's functions in direct calls, for what no report shows. tests/test_by_hand.py judges what they return."""
+"""fast_rnnt's functions in direct calls, for what no report shows. tests/test_calls.py judges what they return."""
 
 import inspect
 

@@ -1,4 +1,4 @@
-"""optimized_transducer's loss in direct calls, for what no report shows. tests/test_by_hand.py judges it."""
+"""optimized_transducer's loss in direct calls, for what no report shows. tests/test_calls.py judges it."""
 
 import optimized_transducer
 import torch
