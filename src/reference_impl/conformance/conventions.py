@@ -11,13 +11,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .. import ctc, rnnt
 from .._softmax import log_softmax
 from ..terms import terms_of
+from .problem import LOSSES
 
-__all__ = ["DIVISORS", "LOSSES", "Conventions", "Scale"]
-
-LOSSES = {"ctc": ctc, "rnnt": rnnt}
+__all__ = ["DIVISORS", "Conventions", "Scale", "scaled"]
 
 #: What a loss or gradient may be divided by, from the lengths T and U (B,) of a batch: a number, or one an utterance.
 DIVISORS = {

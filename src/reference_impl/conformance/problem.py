@@ -6,7 +6,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-__all__ = ["Problem"]
+from .. import ctc, rnnt
+
+__all__ = ["LOSSES", "Problem"]
+
+#: The module with a loss, by its name.
+LOSSES = {"ctc": ctc, "rnnt": rnnt}
 
 
 @dataclass(frozen=True)
