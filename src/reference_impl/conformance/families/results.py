@@ -37,7 +37,7 @@ class Parts:
 
     @property
     def right(self):
-        return (self.softmax if self.variable == "logits" else 0.0) - self.used
+        return self.softmax_or_none - self.used
 
     @property
     def labels(self):
@@ -56,14 +56,7 @@ class Parts:
 
     @property
     def entries(self):
-        """Where the blank and the labels have an occupancy, zero or not."""
-        found = np.zeros(self.used.shape, bool)
-        found[..., self.one.blank] = True
-        if self.one.loss == "ctc":
-            found[:, self.one.targets] = True
-        else:
-            found[:, np.arange(len(self.one.targets)), self.one.targets] = True
-        return found
+        return self.one.entries()
 
 
 def _zero(place):
