@@ -161,25 +161,27 @@ def make(folder: str) -> str:
         pip += ["--no-deps", "--no-build-isolation", "--no-cache-dir"]
         steps.append([*pip, "-r", LIBRARIES / folder / NO_DEPENDENCIES])
     build = {name: value.format(common=HERE / "common") for name, value in about.get("build_variables", {}).items()}
-    for step in steps:
-        run = subprocess.run(step, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                             env={**os.environ, "PATH": f"{target / 'bin'}{os.pathsep}{os.environ['PATH']}", **build})
-        if run.returncode:
-            return run.stdout[-6000:]
+    building = {**os.environ, "PATH": f"{target / 'bin'}{os.pathsep}{os.environ['PATH']}", **build}
+    steps = [(step, building) for step in steps]
     if prepare := about.get("prepare"):
-        run = subprocess.run([python, "-c", prepare], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                             env=variables(folder, about.get("variables", {})))
+        steps.append(([python, "-c", prepare], variables(folder, about.get("variables", {}))))
+    for step, environment in steps:
+        run = subprocess.run(step, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
         if run.returncode:
             return run.stdout[-6000:]
     (target / "requirements.digest").write_text(_digest(folder))
     return ""
 
 
-def _digest(folder):
+def _requirements(folder):
+    """The text of the files that name a library's packages."""
     files = [LIBRARIES / folder / name for name in (REQUIREMENTS, NO_DEPENDENCIES)]
-    text = "".join(file.read_text() for file in files if file.exists())
+    return "".join(file.read_text() for file in files if file.exists())
+
+
+def _digest(folder):
     python = interpreter(_about(folder).get("python", ""))
-    return hashlib.sha256(((version(python) if python else "none") + text).encode()).hexdigest()
+    return hashlib.sha256(((version(python) if python else "none") + _requirements(folder)).encode()).hexdigest()
 
 
 def digest(peer: Peer) -> str:
@@ -203,8 +205,7 @@ def sources(script: Path) -> list[Path]:
 
 def pinned(folder: str) -> list[str]:
     """The packages of a library's environment that its files name, such as torch==2.9.1."""
-    files = [LIBRARIES / folder / name for name in (REQUIREMENTS, NO_DEPENDENCIES)]
-    lines = [line.strip() for file in files if file.exists() for line in file.read_text().splitlines()]
+    lines = [line.strip() for line in _requirements(folder).splitlines()]
     return [line for line in lines if line and not line.startswith("#")]
 
 

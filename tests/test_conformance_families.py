@@ -65,7 +65,7 @@ PLANTED = {
         "that it enters.",
         "In the gradient: the softmax term has the occupancy of the next row's node.",
         "In the gradient: the softmax in the gradient is taken twice.",
-        "In the gradient: the posterior of a label takes beta(t + 1, u + 1) in the place of beta(t, u + 1): the arc "
+        "In the gradient: the posterior of a label takes beta(t + 1, u + 1) in place of beta(t, u + 1): the arc "
         "leads to (t, u + 1).",
         "In the gradient: the posterior of a blank takes alpha(t, u + 1) in the place of alpha(t, u): the arc leaves "
         "(t, u).",

@@ -36,7 +36,7 @@ SECOND = {
     "label consumes a frame": "A label takes a frame, as in the monotonic RNN-T",
     "diagonals cut at the frames": "nodes with u >= T are never computed",
     "label arc with next frame's beta":
-        "the posterior of a label takes beta(t + 1, u + 1) in the place of beta(t, u + 1)",
+        "the posterior of a label takes beta(t + 1, u + 1) in place of beta(t, u + 1)",
     "sums in base two": "a sum to base 2",
     "one maximum for all nodes": "exp underflows, as one maximum of the whole array is subtracted",
     "gradient buffer not cleared": "a buffer is not cleared; they are those of the labels of an earlier target",

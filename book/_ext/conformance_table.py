@@ -22,6 +22,7 @@ from sphinx import addnodes
 from sphinx.util.docutils import SphinxDirective
 
 from reference_impl.conformance.cases import AFTERWARDS, GROUPS, cases
+from reference_impl.conformance.conventions import SCORES
 from reference_impl.conformance.vectors.problems import GROUPS as VECTOR_GROUPS
 
 PEERS = Path(__file__).parents[2] / "peers"
@@ -31,7 +32,6 @@ import environments  # noqa: E402
 FOLDER = "data/conformance"
 TABLES, REPORTS, VECTORS = "book/conformance", "book/conformance_reports", "book/teaching/test_vectors"
 KINDS = {"ctc": "CTC", "rnnt": "RNN-T", "both": "both"}
-SCORES = {"logits": "logits", "log_probs": "log-probs"}
 STYLE = "conformance.css"
 
 
@@ -74,6 +74,13 @@ def findings(peer):
     return found
 
 
+def counted(report):
+    """Return how many cases were asked, and how many are right; what a case leaves behind is no case."""
+    counts = [count for group, count in report["groups"].items() if group != AFTERWARDS]
+    asked = sum(count["asked"] for count in counts)
+    return asked, asked - sum(count["wrong"] for count in counts)
+
+
 def finding_of(peer, group):
     """Return the anchor of the finding with most cases of a group; None if there is none."""
     count = {anchor: sum(case.startswith(f"{group}/") for case in finding["cases"])
@@ -91,6 +98,12 @@ def anchor_of(peer, words):
             if about or finding["sentence"] == departures.get(name):
                 return anchor
     return report_id(peer)
+
+
+def departure_of(peer, name):
+    """Return the anchor of the finding about a departure; None if there is none."""
+    sentence = peer.report["departures"].get(name)
+    return next((anchor for anchor, finding in findings(peer).items() if finding["sentence"] == sentence), None)
 
 
 def report_id(peer):
@@ -145,8 +158,7 @@ TAGS = {
 def others_of(peer):
     """Return (words, anchor of the finding or None) of what differs and stands in no other column."""
     report, found = peer.report, findings(peer)
-    anchors = {finding["sentence"]: anchor for anchor, finding in found.items()}
-    tags = [(tag(report["conventions"]), anchors.get(report["departures"][name]))
+    tags = [(tag(report["conventions"]), departure_of(peer, name))
             for name, tag in TAGS.items() if name in report["departures"]]
     wrong = {group for group, count in report["groups"].items() if count["wrong"]}
     told = {*report["departures"].values()}
@@ -215,9 +227,8 @@ def html_row(peer, groups):
     first, *others = re.split(r"(?<=[._])(?=[a-z])", f"{report['name']} {report['version']}")
     parts = [part for each in others for part in (nodes.raw("", "<wbr>", format="html"), nodes.Text(each))]
     yield [name, nodes.inline("", "", nodes.Text(first), *parts, classes=["conformance-version"])]
-    variable = report["departures"].get("variable")
-    unnamed = next((anchor for anchor, finding in findings(peer).items() if finding["sentence"] == variable), None)
-    yield [link(REPORTS, unnamed, gradient_of(report)) if unnamed else nodes.Text(gradient_of(report))]
+    departure = departure_of(peer, "variable")
+    yield [link(REPORTS, departure, gradient_of(report)) if departure else nodes.Text(gradient_of(report))]
     yield [nodes.Text(loss_of(report))]
     others = []
     for words, anchor in others_of(peer):
@@ -247,9 +258,8 @@ def paper_row(peer):
     yield [nodes.Text("; ".join([f"gradient of {gradient}" if report["identified"]["gradient"] else
                                  f"gradient: {gradient}", f"reduction: {loss_of(report)}",
                                  *(words for words, _ in others_of(peer))]))]
-    asked, wrong = (sum(count[name] for group, count in report["groups"].items() if group != AFTERWARDS)
-                    for name in ("asked", "wrong"))
-    yield [nodes.Text(f"{asked - wrong}/{asked}")]
+    asked, right = counted(report)
+    yield [nodes.Text(f"{right}/{asked}")]
     yield [nodes.Text(", ".join(f"{group} {count['wrong']}/{count['asked']}"
                                 for group, count in report["groups"].items() if count["wrong"]) or "none")]
 
@@ -315,10 +325,9 @@ class ReportsDirective(Conformance):
 
 def section(peer):
     report = peer.report
-    asked, wrong = (sum(count[name] for group, count in report["groups"].items() if group != AFTERWARDS)
-                    for name in ("asked", "wrong"))
+    asked, right = counted(report)
     many = len(report["findings"])
-    summary = Summary("", f"{asked - wrong} of {asked} cases right, "
+    summary = Summary("", f"{right} of {asked} cases right, "
                       f"{'nothing wrong' if not many else '1 finding' if many == 1 else f'{many} findings'}")
     title = nodes.title("", peer.entry.name)
     return nodes.section("", title, Folded("", summary, *report_nodes(peer)), ids=[f"section-{peer.entry.slug}"])

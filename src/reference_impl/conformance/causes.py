@@ -18,12 +18,10 @@ from .conventions import Conventions, scaled
 from .families import answers
 from .problem import Problem
 from .subjects import Refused, candidate_subject
-from .vectors.mistakes import mistakes_of
+from .vectors.mistakes import LENGTHS, PADDING, mistakes_of
 
 __all__ = ["explanations", "families"]
 
-_PADDING = "It is right except in the padding, where the gradient should be 0."
-_LENGTHS = "The lengths are ignored: padded frames take part."
 _UPSTREAM = "The upstream gradient is ignored."
 #: Of utterances with no more scores, what all mistakes lead to is kept for a while.
 _KEPT = 200
@@ -52,9 +50,9 @@ def _hypotheses(problem, field, conventions, given):
                 name = f"As in the planted bug “{bug.name}”: {bug.mechanism}"
                 yield name, partial(_planted, subject, problem, field, conventions)
         if problem.is_batch:
-            yield _LENGTHS, partial(_lengths_ignored, problem, field, conventions)
+            yield LENGTHS, partial(_lengths_ignored, problem, field, conventions)
         if problem.is_batch and field == "gradient":
-            yield _PADDING, partial(_padding_left, problem, conventions, given)
+            yield PADDING, partial(_padding_left, problem, conventions, given)
         if problem.upstream is not None and field == "gradient":
             yield _UPSTREAM, lambda: conventions.expected(replace(problem, upstream=None))["gradient"]
 

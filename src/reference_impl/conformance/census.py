@@ -136,14 +136,14 @@ def _ctc_walks() -> Iterator[_Walk]:
                 scores[np.arange(T), symbols] = 0.0
                 spelt = _collapsed(symbols, blank)
                 yield _Walk(Problem("paths", "", scores, np.array(targets, dtype=np.int64), blank), symbols,
-                            int(spelt == targets), _ctc_kind(symbols, spelt, targets, blank))
+                            int(spelt == targets), _ctc_kind(spelt, targets))
 
 
 def _collapsed(symbols, blank):
     return tuple(k for k, _ in itertools.groupby(symbols) if k != blank)
 
 
-def _ctc_kind(symbols, spelt, targets, blank):
+def _ctc_kind(spelt, targets):
     """Why a string is no alignment of the target."""
     if spelt == targets:
         return ""

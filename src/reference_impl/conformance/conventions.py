@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .. import ctc, rnnt
 from .._softmax import log_softmax
 from ..terms import terms_of
+from .problem import LOSSES
 
-__all__ = ["DIVISORS", "LOSSES", "Conventions", "Scale"]
+__all__ = ["DIVISORS", "SCORES", "Conventions", "Scale", "scaled"]
 
-LOSSES = {"ctc": ctc, "rnnt": rnnt}
-
+#: What inputs and variables are called in a sentence.
+SCORES = {"logits": "logits", "log_probs": "log-probs"}
 #: What a loss or gradient may be divided by, from the lengths T and U (B,) of a batch: a number, or one an utterance.
 DIVISORS = {
     "1": lambda T, U: 1.0,
@@ -164,8 +164,8 @@ class Conventions:
         """By name, each choice for which the gradient is not the derivative of the loss, or the loss not -log Z."""
         found = {}
         if self.variable != self.inputs:
-            found["variable"] = (f"The scores are taken as {_SCORES[self.inputs]}, and what is returned is the gradient"
-                                 f" with respect to {_SCORES[self.variable]}.")
+            found["variable"] = (f"The scores are taken as {SCORES[self.inputs]}, and what is returned is the gradient"
+                                 f" with respect to {SCORES[self.variable]}.")
         if self.gradient.divisor != self.loss.divisor:
             found["gradient_divisor"] = f"The gradient is {self.gradient}; the loss is {self.loss}."
         elif not np.isclose(self.gradient.constant, self.loss.constant, rtol=1e-6, atol=0):
@@ -189,6 +189,5 @@ class Conventions:
 
 
 _OF_FASTEMIT = {False: "-log Z", True: "(1 + lambda) (-log Z)"}
-_SCORES = {"logits": "logits", "log_probs": "log-probs"}
 _REDUCTIONS = {(False, "1"): "none", (True, "1"): "sum", (True, "B"): "mean", (True, "U B"): "mean over labels",
                (False, "U"): "none, / U", (True, "sum of U"): "sum, / sum of U"}

@@ -12,7 +12,7 @@ import numpy as np
 from .causes import explanations, families
 from .census import census, floor
 from .drawing import drawn
-from .families import fitted
+from .families import LOSS_ALONE, fitted
 from .joining import joined
 from .judging import Judge, Near
 from .locating import adds_up, is_derivative, located
@@ -34,8 +34,8 @@ _BELIEVED_OF_FAMILIES = 0.8
 _SEARCHED = 8
 #: What is added to the cause of a wrong loss.
 _DERIVED = " The gradient is the derivative of this wrong loss."
-#: How the families say that a mistake is in the loss; the gradient may be the derivative of what comes out.
-_LOSS_ALONE, _LOSS = "In the loss alone: ", "In the loss: "
+#: What stands for the families' "In the loss alone: " if the gradient is the derivative of what comes out.
+_LOSS = "In the loss: "
 #: What is smaller than this, and larger than what float64 is off by, is rounding to float32.
 _ROUNDING = 3e-6
 
@@ -110,7 +110,7 @@ def _of_families(unnamed, judge):
     """Sentences of mistakes that explain at least one of the smallest answers that have no name."""
     found = set()
     for field in ("loss", "gradient"):
-        those = sorted((each for each in unnamed if each.field == field and _frames(each.case.problem) <= _LONGEST),
+        those = sorted((each for each in unnamed if each.field == field and each.case.problem.frames <= _LONGEST),
                        key=lambda each: (each.case.problem.is_batch, each.case.problem.logits.size))
         explained = {name for each in those[:_SEARCHED] for name in _names(each, judge, families)}
         found |= explained
@@ -137,7 +137,7 @@ def _as_derivative(said, unknown, causes, judge):
     losses = [each for sentence, each in said if sentence == cause and each.field == "loss"]
     if not cause or not gradients or not is_derivative(judge, losses):
         return said
-    of_loss = cause.replace(_LOSS_ALONE, _LOSS, 1) + _DERIVED * (
+    of_loss = cause.replace(LOSS_ALONE, _LOSS, 1) + _DERIVED * (
         2 * len(gradients) > sum(each.field == "gradient" for _, each in said))
     return [(of_loss if sentence == cause or any(each is one for one in gradients) else sentence, each)
             for sentence, each in said]
@@ -153,7 +153,7 @@ def _too_long(unknown, scores, names, wrong):
     left = []
     for each in unknown:
         cause = causes[each.field]
-        if cause and (_frames(each.case.problem) > _LONGEST or scores[cause, each.field] >= 0.8):
+        if cause and (each.case.problem.frames > _LONGEST or scores[cause, each.field] >= 0.8):
             said.append((cause, each))
         else:
             left.append(each)
@@ -218,7 +218,7 @@ def _scores(answers, names, conventions, causes=explanations, unnamed=()):
     """
     said, fits = Counter(), Counter()
     for answer in answers:
-        if answer.case.refusal or _frames(answer.case.problem) > _LONGEST or not names:
+        if answer.case.refusal or answer.case.problem.frames > _LONGEST or not names:
             continue
         for field in ("loss", "gradient"):
             if field in answer.outputs:
@@ -254,7 +254,7 @@ def _names(wrong, judge, causes=explanations, *, only=None, nan=False):
     """Sentences that explain a wrong answer; with ``nan`` also those by which numbers become NaN, and no others wrong.
     """
     case, given = wrong.case, wrong.given
-    if wrong.field not in ("loss", "gradient") or _frames(case.problem) > _LONGEST or case.refusal:
+    if wrong.field not in ("loss", "gradient") or case.problem.frames > _LONGEST or case.refusal:
         return []
     near = Near(case, wrong.field)
 
@@ -265,10 +265,6 @@ def _names(wrong, judge, causes=explanations, *, only=None, nan=False):
 
     return [name for name, values in _values(causes, case.problem, wrong.field, judge.conventions, given, only)
             if any(explains(value) for value in values)]
-
-
-def _frames(problem):
-    return problem.logits.shape[1 if problem.is_batch else 0]
 
 
 def _example(those, sentence, judge, seconds):
@@ -303,7 +299,7 @@ def _example(those, sentence, judge, seconds):
 
 def _known(wrong, causes, judge, *, nan=False):
     """Those of some causes that explain a wrong answer."""
-    only = {cause.replace(_LOSS, _LOSS_ALONE, 1) if cause.startswith(_LOSS) else cause for cause in causes}
+    only = {cause.replace(_LOSS, LOSS_ALONE, 1) if cause.startswith(_LOSS) else cause for cause in causes}
     return _names(wrong, judge, only=only, nan=nan) + _names(wrong, judge, families, only=only, nan=nan)
 
 

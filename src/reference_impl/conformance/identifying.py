@@ -15,9 +15,9 @@ import numpy as np
 from .._softmax import log_softmax
 from ..bug_bank import BUGS
 from ..terms import Fit, fitted, terms_of
-from .conventions import DIVISORS, LOSSES, Conventions, Scale, lengths_of
+from .conventions import DIVISORS, Conventions, Scale, lengths_of
 from .prefixes import said_of
-from .problem import Problem
+from .problem import LOSSES, Problem
 from .subjects import PRECISIONS, Refused
 
 __all__ = ["OF_THE_GRADIENT", "Identified", "identify", "probes"]
@@ -144,7 +144,7 @@ def _inputs(subject):
 
 
 class _Asked:
-    """A problem, what came back, and the right values under either meaning of the scores."""
+    """A problem, what came back, and the scores that were handed over."""
 
     def __init__(self, subject, problem, precision):
         self.problem, self.error, self.outputs = problem, "", {}

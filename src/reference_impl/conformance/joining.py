@@ -12,12 +12,10 @@ from collections import Counter
 import numpy as np
 
 from .census import floor
+from .families import LOSS_ALONE
 from .judging import LOG_OF_0, MASK, NO_ALIGNMENT, UNUSED_MASK, UPSTREAM
 
 __all__ = ["joined"]
-
-#: What is said of a mistake in the loss says nothing of the gradient.
-_LOSS_ALONE = "In the loss alone: "
 
 
 def joined(said, judge) -> list[tuple]:
@@ -50,7 +48,7 @@ def _floors(said, judge):
 def _gradients_of_losses(said):
     """Where a mistake makes a possible utterance impossible, or the reverse, the gradient goes with the loss."""
     of_losses = {each.case.id: sentence for sentence, each in said if each.field == "loss" and _flips(each)
-                 and sentence != each.complaint and not sentence.startswith(_LOSS_ALONE)}
+                 and sentence != each.complaint and not sentence.startswith(LOSS_ALONE)}
     return [(of_losses.get(each.case.id, sentence) if each.field == "gradient" and sentence == each.complaint
              else sentence, each) for sentence, each in said]
 

@@ -216,13 +216,9 @@ def _masks_unused(problem):
     """Whether there are masks, and all of them are on entries that no path uses; of padding nothing is said."""
     masks = 0
     for place, one in problem.utterances():
-        used = np.zeros(one.logits.shape, bool)
-        used[..., one.blank] = True
-        if one.loss == "ctc":
-            used[:, one.targets] = True
-        else:
+        used = one.entries()
+        if one.loss == "rnnt":
             used[-1, :-1, one.blank] = False  # from there a blank leads nowhere
-            used[:, np.arange(len(one.targets)), one.targets] = True
         masked = np.isneginf(problem.logits[place])
         if (masked & used).any():
             return False

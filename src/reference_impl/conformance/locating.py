@@ -91,18 +91,13 @@ def _sets(problem):
     frame = np.arange(T).reshape(-1, *[1] * (len(shape) - 1))
     symbol = np.arange(shape[-1])
     row = np.arange(shape[1])[:, None] if not ctc else np.zeros((1,), int)
-    is_blank, last_row = symbol == problem.blank, row == len(problem.targets)
-    if ctc:
-        is_label = np.isin(symbol, problem.targets)
-    else:
-        is_label = np.zeros((shape[1], shape[2]), bool)
-        is_label[np.arange(len(problem.targets)), problem.targets] = True
-    everywhere = np.ones(shape, bool)
+    is_blank, last_row, entries = symbol == problem.blank, row == len(problem.targets), problem.entries()
+    is_label = entries & ~is_blank
     found = {
         "at the first frame": frame == 0, "at the last frame": frame == T - 1,
         "before the last frame": frame < T - 1, "after the first frame": frame > 0,
-        "at the blanks": is_blank, "at the labels": is_label, "at the blanks and the labels": is_blank | is_label,
-        "at symbols that are neither the blank nor a label": ~(is_blank | is_label),
+        "at the blanks": is_blank, "at the labels": is_label, "at the blanks and the labels": entries,
+        "at symbols that are neither the blank nor a label": ~entries,
         "at the blanks of the last frame": (frame == T - 1) & is_blank,
         "at the labels of the last frame": (frame == T - 1) & is_label,
         "at the blanks of the first frame": (frame == 0) & is_blank,
@@ -120,4 +115,4 @@ def _sets(problem):
                 ~last_row & is_blank, "in the last frame, below the last row": (frame == T - 1) & ~last_row,
             "at labels of the target, below the last row": np.isin(symbol, problem.targets) & ~last_row,
         }
-    return {words: np.broadcast_to(inside, shape) & everywhere for words, inside in found.items()}
+    return {words: np.broadcast_to(inside, shape) for words, inside in found.items()}

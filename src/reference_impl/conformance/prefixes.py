@@ -6,7 +6,7 @@ import numpy as np
 
 from .._softmax import log_softmax
 from ..as_published.ctc_conventions import CONVENTIONS, convert
-from .conventions import LOSSES
+from .problem import LOSSES
 
 __all__ = ["said_of"]
 

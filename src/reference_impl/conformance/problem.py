@@ -6,7 +6,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-__all__ = ["Problem"]
+from .. import ctc, rnnt
+
+__all__ = ["LOSSES", "Problem"]
+
+#: The module with a loss, by its name.
+LOSSES = {"ctc": ctc, "rnnt": rnnt}
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,21 @@ class Problem:
     @property
     def is_batch(self):
         return self.logit_lengths is not None
+
+    @property
+    def frames(self):
+        """T, padding included."""
+        return self.logits.shape[1 if self.is_batch else 0]
+
+    def entries(self):
+        """Which scores of one utterance alignments may read, (T, V) or (T, U+1, V): the blank's and those of labels."""
+        found = np.zeros(self.logits.shape, bool)
+        found[..., self.blank] = True
+        if self.loss == "ctc":
+            found[:, self.targets] = True
+        else:
+            found[:, np.arange(len(self.targets)), self.targets] = True
+        return found
 
     def utterances(self):
         """The utterances without padding, and where each stands: the index () of one that is no batch."""

@@ -48,12 +48,12 @@ def _problems(kind):
     """An utterance, and others of its shape, and of other shapes, with labels that it does not have."""
     rng = np.random.default_rng(17)
 
-    def drawn(T, targets, blank=0, V=9):
-        shape = (T, V) if kind == "ctc" else (T, len(targets) + 1, V)
+    def drawn(T, targets, blank=0):
+        shape = (T, 9) if kind == "ctc" else (T, len(targets) + 1, 9)
         return Problem("state", "", np.round(64 * rng.normal(size=shape)) / 64, np.array(targets), blank)
 
     first = drawn(6, [1, 2])
-    masked = replace(drawn(6, [5, 6]))
+    masked = drawn(6, [5, 6])
     masked.logits[2] = -np.inf
     return first, [replace(first, targets=np.array([5, 6])), replace(first, blank=8), drawn(6, [3, 4], 7),
                    drawn(6, [6, 6]), drawn(8, [4, 3, 2]), drawn(4, [7]), masked]

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from .cases import AFTERWARDS
+from .conventions import SCORES
 from .identifying import Identified
 
 __all__ = ["Accuracy", "Counted", "Finding", "LossReport"]
@@ -90,12 +91,12 @@ class LossReport:
         named = conventions.named()
         lines = []
         if "loss" in identified.given and identified.loss:
-            lines.append(f"The loss is -log Z of the scores as {_WORDS[conventions.inputs]}, {conventions.loss}"
+            lines.append(f"The loss is -log Z of the scores as {SCORES[conventions.inputs]}, {conventions.loss}"
                          + (", one number for a batch" if conventions.total else "")
                          + f" (reduction {named['reduction']})"
                          + (", times 1 + lambda with FastEmit" if conventions.emphasised_loss else "") + ".")
         if "gradient" in identified.given and identified.gradient:
-            lines.append(f"The gradient is that with respect to {_WORDS[conventions.variable]}, {conventions.gradient}"
+            lines.append(f"The gradient is that with respect to {SCORES[conventions.variable]}, {conventions.gradient}"
                          + (f", with FastEmit, lambda = {named['fastemit']}" if conventions.fastemit_lambda else "")
                          + (f", clamped at {named['clamp']}" if conventions.clamp else "") + ".")
         lines += [f"The {field} follows no known convention on ordinary utterances." for field in ("loss", "gradient")
@@ -150,9 +151,6 @@ class LossReport:
         suite.set("skipped", str(len(self.left_out)))
         ElementTree.indent(suite)
         return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
-
-
-_WORDS = {"logits": "logits", "log_probs": "log-probs"}
 
 
 def _some(cases, most=6):

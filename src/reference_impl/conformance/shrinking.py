@@ -60,7 +60,7 @@ def smallest(fails: Callable[[Problem], bool], start: Problem, *, tries=600,
 
 def _small(start) -> Iterator[Problem]:
     """Utterances no larger than the failing one in any size, smallest first."""
-    T, U, V = _sizes(start)
+    T, U, V = start.frames, start.targets.shape[-1], start.logits.shape[-1]
     last = start.blank != 0
     sizes = itertools.product(range(1, min(T, _T) + 1), range(min(U, _U) + 1), range(2, min(V, _V) + 1))
     for T, U, V in sorted(sizes, key=lambda size: (size[0] * (size[1] + 1) * size[2], size)):
@@ -70,11 +70,6 @@ def _small(start) -> Iterator[Problem]:
             for scores in _plain(shape):
                 yield Problem(start.group, "smallest", scores, targets, V - 1 if last else 0,
                               fastemit_lambda=start.fastemit_lambda)
-
-
-def _sizes(problem):
-    frames = problem.logits.shape[1 if problem.is_batch else 0]
-    return frames, problem.targets.shape[-1], problem.logits.shape[-1]
 
 
 def _patterns(U, most):
@@ -168,7 +163,7 @@ def _plainer(problem):
         if not np.array_equal(changed, problem.logits, equal_nan=True):
             yield replace(problem, logits=changed)
     axis = 1 if problem.is_batch else 0
-    for t in range(problem.logits.shape[axis]):
+    for t in range(problem.frames):
         place = (slice(None),) * axis + (t,)
         changed = problem.logits.copy()
         changed[place] = np.where(finite[place], 0.0, changed[place])

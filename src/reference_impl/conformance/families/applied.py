@@ -7,13 +7,13 @@ scores may be made for the loss, for the gradient or for both.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 
 from ..._softmax import log_softmax
-from ..conventions import LOSSES
-from ..problem import Problem
+from ..problem import LOSSES, Problem
 from . import ctc_posteriors, ctc_special, rnnt_posteriors
 from .ctc_lattice import Lattice
 from .ctc_recursions import LATTICES
@@ -22,12 +22,10 @@ from .inputs import SCORES, SPECIAL, UTTERANCES
 from .results import GRADIENTS, LOSS_VALUES, right_parts
 from .rnnt_grid import Grid
 from .rnnt_recursions import GRIDS, WALKED
+from .shared import GRADIENT, LOSS, PLACES, SWEEPS
 
 __all__ = ["answers", "names"]
 
-_SWEEPS = ("In alpha: ", "In alpha, with log Z from beta: ", "In beta: ", "In beta, with log Z from beta: ",
-           "In alpha and beta: ")
-_GRADIENT, _LOSS, _BOTH = "In the gradient: ", "In the loss alone: ", "In loss and gradient: "
 #: Mistakes without an answer to a problem raise one of these.
 _NONE = (ArithmeticError, LookupError, ValueError, TypeError)
 
@@ -41,17 +39,16 @@ def names(kind) -> list[str]:
     True
     """
     if kind == "ctc":
-        lattices, losses, special = LATTICES, ctc_posteriors.LOSSES, ctc_special.SPECIAL
+        lattices, losses, special = LATTICES, ctc_posteriors.LOSSES, SPECIAL | ctc_special.SPECIAL
         posteriors = (*ctc_posteriors.OCCUPANCIES, *ctc_posteriors.FORMULAS)
     else:
-        lattices, losses, special = GRIDS, WALKED, {}
+        lattices, losses, special = GRIDS, WALKED, SPECIAL
         posteriors = (*filter(_of_weights, lattices), *rnnt_posteriors.OCCUPANCIES, *rnnt_posteriors.NODES)
-    found = [f"{where}{said}." for said in lattices for where in (*_SWEEPS, _LOSS)]
-    found += [f"{_LOSS}{said}." for said in losses]
-    found += [f"{_GRADIENT}{said}." for said in (*posteriors, *GRADIENTS)]
-    found += [f"{where}{said}." for said in (*SCORES, *UTTERANCES, *SPECIAL, *special)
-              for where in (_BOTH, _GRADIENT, _LOSS)]
-    return list(dict.fromkeys([*found, *(f"{_LOSS}{said}." for said in LOSS_VALUES)]))
+    found = [f"{where}{said}." for said in lattices for where in (*SWEEPS, LOSS)]
+    found += [f"{LOSS}{said}." for said in (*losses, *LOSS_VALUES)]
+    found += [f"{GRADIENT}{said}." for said in (*posteriors, *GRADIENTS)]
+    found += [f"{where}{said}." for said in (*SCORES, *UTTERANCES, *special) for where in PLACES]
+    return list(dict.fromkeys(found))
 
 
 def answers(one: Problem, variable, *, only: Container[str] | None = None,
@@ -71,12 +68,14 @@ def answers(one: Problem, variable, *, only: Container[str] | None = None,
     """
     wanted, one = _Wanted(only, field), replace(one, logits=np.asarray(one.logits, dtype=np.float64))
     with np.errstate(all="ignore"):
-        yield from (_ctc if one.loss == "ctc" else _rnnt)(one, variable, wanted)
+        if len(one.logits):
+            yield from (_ctc if one.loss == "ctc" else _rnnt)(one, variable, wanted)
         yield from _scores(one, variable, wanted)
         yield from _fitted(one, variable, wanted)
         yield from _utterances(one, variable, wanted)
-        yield from _special(one, variable, wanted)
-        yield from _made_of_the_right_one(one, variable, wanted)
+        yield from _special(one, wanted)
+        if len(one.logits):
+            yield from _made_of_the_right_one(one, variable, wanted)
 
 
 class _Wanted:
@@ -87,6 +86,12 @@ class _Wanted:
     def __call__(self, *sentences):
         """Whether any of the sentences is looked at."""
         return self.only is None or any(sentence in self.only for sentence in sentences)
+
+    def of(self, mistakes, *places):
+        """The mistakes, by what is said of them, of which a sentence is looked at."""
+        for said, made in mistakes.items():
+            if self(*(f"{where}{said}." for where in places)):
+                yield said, made
 
 
 def _gradients(variable, probs, used):
@@ -103,20 +108,17 @@ def _gradients(variable, probs, used):
 
 def _swept(said, right, wrong, gradients_of, wanted):
     """A mistake in one of the sweeps, or in both: ``right`` and ``wrong`` are (lattice, alpha, beta)."""
-    sentences = [f"{where}{said}." for where in (*_SWEEPS, _LOSS)]
+    *sentences, alone = (f"{where}{said}." for where in (*SWEEPS, LOSS))
     (lattice, alpha, beta), (changed, wrong_alpha, wrong_beta) = right, wrong
     log_z = lattice.log_z(alpha)
-    same = wrong_alpha.shape == alpha.shape
     forward, backward = changed.log_z(wrong_alpha), changed.log_z_of_beta(wrong_beta)
-    if wanted.loss and wanted(sentences[5]):
-        yield sentences[5], "loss", [-forward, -backward]
-    made = [(sentences[4], changed, wrong_alpha, wrong_beta, forward)]
-    if same:
-        made = [(sentences[0], lattice, wrong_alpha, beta, forward), (sentences[1], lattice, wrong_alpha, beta, log_z),
-                (sentences[2], lattice, alpha, wrong_beta, log_z),
-                (sentences[3], lattice, alpha, wrong_beta, backward), *made]
-    for sentence, used_lattice, a, b, z in made:
-        if wanted(sentence):
+    if wanted.loss and wanted(alone):
+        yield alone, "loss", [-forward, -backward]
+    made = [(lattice, wrong_alpha, beta, forward), (lattice, wrong_alpha, beta, log_z),
+            (lattice, alpha, wrong_beta, log_z), (lattice, alpha, wrong_beta, backward),
+            (changed, wrong_alpha, wrong_beta, forward)]
+    for sentence, (used_lattice, a, b, z) in zip(sentences, made, strict=True):
+        if wanted(sentence) and a.shape == b.shape:
             if wanted.loss:
                 yield sentence, "loss", [-z]
             if wanted.gradient:
@@ -125,6 +127,7 @@ def _swept(said, right, wrong, gradients_of, wanted):
 
 def _ctc(one, variable, wanted):
     log_probs = log_softmax(one.logits)
+    probs = np.exp(log_probs)
 
     def made(change=None):
         lattice = Lattice(log_probs, one.targets, one.blank)
@@ -132,50 +135,34 @@ def _ctc(one, variable, wanted):
             change(lattice)
         return lattice, lattice.alpha(), lattice.beta()
 
-    if not len(one.logits):
-        return
     def gradients_of(lattice, a, b, z):
-        used = _ctc_used(lattice, a, b, z) if z > -np.inf else np.zeros(log_probs.shape)
-        return _gradients(variable, np.exp(log_probs), used)
+        return _gradients(variable, probs, _ctc_used(lattice, a, b, z) if z > -np.inf else np.zeros(log_probs.shape))
 
     right = made()
-    for said, change in LATTICES.items():
-        if wanted(*(f"{where}{said}." for where in (*_SWEEPS, _LOSS))):
-            try:
-                yield from _swept(said, right, made(change), gradients_of, wanted)
-            except _NONE:
-                continue
+    for said, change in wanted.of(LATTICES, *SWEEPS, LOSS):
+        with suppress(*_NONE):
+            yield from _swept(said, right, made(change), gradients_of, wanted)
     lattice, alpha, beta = right
-    log_z = lattice.log_z(alpha)
-    yield from _occupied(ctc_posteriors.OCCUPANCIES, (lattice, alpha, beta, log_z), wanted, lambda used: _gradients(
-        variable, np.exp(lattice.log_probs), used))
-    if log_z == -np.inf:
+    swept = *right, lattice.log_z(alpha)
+    if swept[-1] == -np.inf:
         return
-    for said, loss in ctc_posteriors.LOSSES.items() if wanted.loss else ():
-        if wanted(f"{_LOSS}{said}."):
-            yield f"{_LOSS}{said}.", "loss", [loss(lattice, alpha, beta, log_z)]
-    used, probs = _ctc_used(lattice, alpha, beta, log_z), np.exp(log_probs)
-    soft = probs if variable == "logits" else 0 * probs
-    for said, formula in ctc_posteriors.FORMULAS.items() if wanted.gradient else ():
-        if wanted(f"{_GRADIENT}{said}."):
-            yield f"{_GRADIENT}{said}.", "gradient", [formula(soft, used, probs)]
+    yield from _occupied(ctc_posteriors.OCCUPANCIES, swept, wanted, lambda used: _gradients(variable, probs, used))
+    for said, loss in wanted.of(ctc_posteriors.LOSSES, LOSS) if wanted.loss else ():
+        yield f"{LOSS}{said}.", "loss", [loss(*swept)]
+    used, soft = _ctc_used(*swept), probs if variable == "logits" else 0 * probs
+    for said, formula in wanted.of(ctc_posteriors.FORMULAS, GRADIENT) if wanted.gradient else ():
+        yield f"{GRADIENT}{said}.", "gradient", [formula(soft, used, probs)]
 
 
 def _ctc_used(lattice, alpha, beta, log_z):
     return ctc_posteriors.occupancy(lattice, alpha + beta - log_z)
 
 
-def _occupied(families, swept, wanted, gradients_of):
-    if swept[-1] == -np.inf or not wanted.gradient:
-        return
-    for said, made in families.items():
-        sentence = f"{_GRADIENT}{said}."
-        if wanted(sentence):
-            try:
-                yield sentence, "gradient", [each for used in (made if isinstance(made, list) else [made])
-                                             for each in gradients_of(used(*swept))]
-            except _NONE:
-                continue
+def _occupied(mistakes, swept, wanted, gradients_of):
+    for said, made in wanted.of(mistakes, GRADIENT) if wanted.gradient else ():
+        with suppress(*_NONE):
+            yield f"{GRADIENT}{said}.", "gradient", [each for used in (made if isinstance(made, list) else [made])
+                                                     for each in gradients_of(used(*swept))]
 
 
 def _rnnt(one, variable, wanted):
@@ -203,36 +190,31 @@ def _rnnt(one, variable, wanted):
 
     right = made()
     grid, alpha, beta = right
-    log_z = grid.log_z(alpha)
-    for said, changes in GRIDS.items():
-        alone = f"{_GRADIENT}{said}."
-        if wanted(alone, *(f"{where}{said}." for where in (*_SWEEPS, _LOSS))):
-            found = {}
-            for change in changes if isinstance(changes, list) else [changes]:
-                try:
-                    wrong = made(change)
-                    for sentence, field, values in _swept(said, right, wrong, gradients_of, wanted):
-                        found.setdefault((sentence, field), []).extend(values)
-                    if (_of_weights(said) and wanted(alone) and wanted.gradient and log_z > -np.inf
-                            and _other_weights(grid, wrong[0])):
-                        found.setdefault((alone, "gradient"), []).extend(gradients_of(wrong[0], alpha, beta, log_z))
-                except _NONE:
-                    continue
-            yield from ((sentence, field, values) for (sentence, field), values in found.items())
-    if wanted.loss:
-        for said, log_z_of in WALKED.items():
-            if wanted(f"{_LOSS}{said}."):
-                yield f"{_LOSS}{said}.", "loss", [-log_z_of(grid)]
-    swept = grid, alpha, beta, log_z
-    node = np.exp(alpha + beta - log_z)[..., None]
+    swept = *right, grid.log_z(alpha)
+    possible = swept[-1] > -np.inf
+    for said, changes in wanted.of(GRIDS, *SWEEPS, LOSS, GRADIENT):
+        alone, found = f"{GRADIENT}{said}.", {}
+        for change in changes if isinstance(changes, list) else [changes]:
+            with suppress(*_NONE):
+                wrong = made(change)
+                for sentence, field, values in _swept(said, right, wrong, gradients_of, wanted):
+                    found.setdefault((sentence, field), []).extend(values)
+                if (_of_weights(said) and wanted(alone) and wanted.gradient and possible
+                        and _other_weights(grid, wrong[0])):
+                    found.setdefault((alone, "gradient"), []).extend(gradients_of(wrong[0], *swept[1:]))
+        yield from ((sentence, field, values) for (sentence, field), values in found.items())
+    for said, log_z_of in wanted.of(WALKED, LOSS) if wanted.loss else ():
+        yield f"{LOSS}{said}.", "loss", [-log_z_of(grid)]
+    if not possible:
+        return
+    node = np.exp(alpha + beta - swept[-1])[..., None]
     yield from _occupied(rnnt_posteriors.OCCUPANCIES, swept, wanted, lambda used: [-used] if variable == "log_probs"
                          else [probs * node - used, probs * used.sum(-1, keepdims=True) - used])
-    if variable == "log_probs" or log_z == -np.inf or not wanted.gradient:
+    if variable == "log_probs":
         return
     used = _rnnt_used(*swept)
-    for said, of_node in rnnt_posteriors.NODES.items():
-        if wanted(f"{_GRADIENT}{said}."):
-            yield f"{_GRADIENT}{said}.", "gradient", [probs * of_node(*swept, used)[..., None] - used]
+    for said, of_node in wanted.of(rnnt_posteriors.NODES, GRADIENT) if wanted.gradient else ():
+        yield f"{GRADIENT}{said}.", "gradient", [probs * of_node(*swept, used)[..., None] - used]
 
 
 def _of_weights(said):
@@ -251,32 +233,27 @@ def _rnnt_used(grid, alpha, beta, log_z):
 
 def _parted(said, loss, gradients, wanted):
     """A mistake made for loss and gradient, for the gradient, or for the loss."""
-    both, gradient, alone = (f"{where}{said}." for where in (_BOTH, _GRADIENT, _LOSS))
-    if wanted(both):
-        if wanted.loss:
-            yield both, "loss", [loss]
-        if wanted.gradient:
-            yield both, "gradient", gradients
-    if wanted(gradient) and wanted.gradient:
-        yield gradient, "gradient", gradients
-    if wanted(alone) and wanted.loss:
-        yield alone, "loss", [loss]
+    for where in PLACES:
+        if wanted(sentence := f"{where}{said}."):
+            if wanted.loss and where != GRADIENT:
+                yield sentence, "loss", [loss]
+            if wanted.gradient and where != LOSS:
+                yield sentence, "gradient", gradients
 
 
 def _fitted(one, variable, wanted):
     """Mistakes with a number in them, of which only those are looked at that are asked for."""
     for sentence in wanted.only or ():
-        where = next((where for where in (_BOTH, _GRADIENT, _LOSS) if sentence.startswith(where)), "")
-        sort, made = parsed(sentence.removeprefix(where).removesuffix(".")) if where else ("", None)
+        where = next((where for where in PLACES if sentence.startswith(where)), "")
+        said = sentence.removeprefix(where).removesuffix(".")
+        sort, made = parsed(said) if where else ("", None)
         if sort == "scores":
-            yield from _scores(one, variable, wanted, {sentence.removeprefix(where).removesuffix("."): made})
+            yield from _scores(one, variable, wanted, {said: made})
         elif sort and len(one.logits):
             parts = right_parts(one, variable)
             if parts.loss < np.inf and getattr(wanted, sort):
-                try:
+                with suppress(*_NONE):
                     yield sentence, sort, [np.asarray(made(parts))]
-                except _NONE:
-                    continue
 
 
 def _right(kind, log_probs, targets, blank, wanted):
@@ -294,65 +271,46 @@ def _right(kind, log_probs, targets, blank, wanted):
                     else _ctc_used(lattice, alpha, lattice.beta(), log_z))
 
 
-def _scores(one, variable, wanted, families=SCORES):
+def _scores(one, variable, wanted, mistakes=SCORES):
     probs = np.exp(log_softmax(one.logits))
-    for said, made in families.items():
-        if wanted(*(f"{where}{said}." for where in (_BOTH, _GRADIENT, _LOSS))):
-            try:
-                log_probs = made(one.logits, one.blank)
-                loss, used = _right(one.loss, log_probs, one.targets, one.blank, wanted)
-                if used is None:
-                    yield from _parted(said, loss, [], wanted)
-                    continue
-                gradients = _gradients(variable, probs, used)
-                if variable == "logits":
-                    gradients += _gradients(variable, np.exp(log_probs), used)
-                yield from _parted(said, loss, gradients, wanted)
-            except _NONE:
-                continue
+    for said, made in wanted.of(mistakes, *PLACES):
+        with suppress(*_NONE):
+            log_probs = made(one.logits, one.blank)
+            loss, used = _right(one.loss, log_probs, one.targets, one.blank, wanted)
+            gradients = []
+            for each in () if used is None else (probs, np.exp(log_probs)) if variable == "logits" else (probs,):
+                gradients += _gradients(variable, each, used)
+            yield from _parted(said, loss, gradients, wanted)
 
 
 def _utterances(one, variable, wanted):
-    for said, made in UTTERANCES.items():
-        if wanted(*(f"{where}{said}." for where in (_BOTH, _GRADIENT, _LOSS))):
-            try:
-                other, back = made(one)
-                log_probs = log_softmax(other.logits)
-                loss, used = _right(one.loss, log_probs, other.targets, other.blank, wanted)
-                if used is None:
-                    yield from _parted(said, loss, [], wanted)
-                    continue
-                gradients = [back(each, one.logits.shape) for each in _gradients(variable, np.exp(log_probs), used)]
-                gradients += _gradients(variable, np.exp(log_softmax(one.logits)), back(used, one.logits.shape))
-                yield from _parted(said, loss, gradients, wanted)
-            except _NONE:
-                continue
+    probs = np.exp(log_softmax(one.logits))
+    for said, made in wanted.of(UTTERANCES, *PLACES):
+        with suppress(*_NONE):
+            other, back = made(one)
+            log_probs = log_softmax(other.logits)
+            loss, used = _right(one.loss, log_probs, other.targets, other.blank, wanted)
+            gradients = []
+            if used is not None:
+                gradients += [back(each, probs.shape) for each in _gradients(variable, np.exp(log_probs), used)]
+                gradients += _gradients(variable, probs, back(used, probs.shape))
+            yield from _parted(said, loss, gradients, wanted)
 
 
-def _special(one, variable, wanted):
+def _special(one, wanted):
     special = ctc_special.SPECIAL if one.loss == "ctc" else {}
-    for said, (holds, loss) in (SPECIAL | special).items():
-        if wanted(*(f"{where}{said}." for where in (_BOTH, _GRADIENT, _LOSS))) and holds(one):
+    for said, (holds, loss) in wanted.of(SPECIAL | special, *PLACES):
+        if holds(one):
             yield from _parted(said, loss, [np.zeros(one.logits.shape)], wanted)
 
 
 def _made_of_the_right_one(one, variable, wanted):
-    if not len(one.logits):
-        return
     parts = right_parts(one, variable)
     if parts.loss == np.inf:
         return
-    for said, made in GRADIENTS.items() if wanted.gradient else ():
-        if wanted(f"{_GRADIENT}{said}."):
-            try:
-                gradient = made(parts)
-            except _NONE:
-                continue
-            if gradient is not None:
-                yield f"{_GRADIENT}{said}.", "gradient", [np.asarray(gradient)]
-    for said, made in LOSS_VALUES.items() if wanted.loss else ():
-        if wanted(f"{_LOSS}{said}."):
-            try:
-                yield f"{_LOSS}{said}.", "loss", [made(parts)]
-            except _NONE:
-                continue
+    for mistakes, where, field in ((GRADIENTS, GRADIENT, "gradient"), (LOSS_VALUES, LOSS, "loss")):
+        for said, made in wanted.of(mistakes, where) if getattr(wanted, field) else ():
+            with suppress(*_NONE):
+                value = made(parts)
+                if value is not None:
+                    yield f"{where}{said}.", field, [np.asarray(value)]

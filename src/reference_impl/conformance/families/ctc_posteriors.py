@@ -95,7 +95,7 @@ def _with_z_of(frame_total):
 class _Scales:
     """What rows are divided by, as logs (T, 1): the sum of a row by itself, or after its predecessor was divided."""
 
-    def __init__(self, c, a, b, log_z):
+    def __init__(self, a, b, log_z):
         self.mass, self.z = a + b, log_z
 
     def of(self, rows):
@@ -107,7 +107,7 @@ class _Scales:
 
 
 def _rescaled(made):
-    return lambda c, a, b, log_z: occupancy(c, made(a, b, _Scales(c, a, b, log_z)))
+    return lambda c, a, b, log_z: occupancy(c, made(a, b, _Scales(a, b, log_z)))
 
 
 #: By the sentence that names it, occupancies (T, V) from a lattice, alpha, beta and log Z.
@@ -142,7 +142,8 @@ OCCUPANCIES = {
                             ("flipped back in states only", (1, -1)), ("and not flipped back", (1, 1)))
        for emission, z in (("", 1), (", with the emission in it twice", 0),
                            (", and the emission of the state from the other end is taken out", -1))
-       if not (said == "reversed frames and labels" and back == (-1, -1) and z == 1)},
+       # which are right, and the emission twice, of which that is said above
+       if not (said == "reversed frames and labels" and back == (-1, -1) and z >= 0)},
     "the posterior takes alpha of the next state (s + 1 for s)": _summed(lambda c, a, b: _shift(a, 0, 1) + b),
     "the posterior takes alpha of the state before (s - 1 for s)": _summed(lambda c, a, b: _shift(a, 0, -1) + b),
     "the posterior takes beta of frame 0 in every frame": _summed(lambda c, a, b: a + b[:1]),
@@ -271,8 +272,6 @@ FORMULAS = {
     "the occupancy is multiplied by the softmax: y - y occupancy": lambda soft, used, y: soft - y * used,
     "the occupancy is divided by the softmax, and y is subtracted from that: y - occupancy / y":
         lambda soft, used, y: soft - np.where(y > 0, used / np.where(y > 0, y, 1.0), 0.0),
-    "the gradient is divided by the softmax: 1 - occupancy / y": lambda soft, used, y: np.where(
-        y > 0, (soft - used) / np.where(y > 0, y, 1.0), 0.0),
     "the gradient is multiplied by y (1 - y), as for a sigmoid": lambda soft, used, y: (soft - used) * y * (1 - y),
     "the softmax term is missing where an occupancy is 0": lambda soft, used, y: np.where(used > 0, soft, 0.0) - used,
     "the softmax term stands only where an occupancy is 0": lambda soft, used, y: np.where(used > 0, 0.0, soft) - used,
@@ -365,9 +364,6 @@ LOSSES = {
     "log Z is that of beta in frame 0, without the emissions of frame 0":
         lambda c, a, b, log_z: -np.logaddexp.reduce(b[0, :2]),
     "log Z is that of beta in frame 0 in the first blank alone": lambda c, a, b, log_z: -(b[0, 0] + c.emitted[0, 0]),
-    "log Z is that of beta in frame 0 in all states": lambda c, a, b, log_z: -np.logaddexp.reduce(b[0] + c.emitted[0]),
-    "log Z is the sum of alpha beta over frames and states":
-        lambda c, a, b, log_z: -np.logaddexp.reduce((a + b).ravel()),
     "log Z is the sum of alpha beta in a frame, with the emission in it twice": lambda c, a, b, log_z:
         -np.logaddexp.reduce((a + b + c.emitted)[0]),
 }

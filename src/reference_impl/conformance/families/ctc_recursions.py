@@ -10,6 +10,8 @@ import itertools
 
 import numpy as np
 
+from .shared import computed, fixed
+
 __all__ = ["LATTICES"]
 
 
@@ -63,7 +65,7 @@ def _at_step(up, place):
 
 
 def _updated(lags, carried):
-    return _set(lags=dict.fromkeys(lags, 0), carried=carried)
+    return fixed(lags=dict.fromkeys(lags, 0), carried=carried)
 
 
 def _visits(inside, *, start=False):
@@ -103,10 +105,6 @@ def _in_pairs(add):
 
 def _of_largest(number):
     return Sum(lambda values: np.logaddexp.reduce(np.sort(values, axis=0)[-number:], axis=0))
-
-
-def _row(made):
-    return _set(row=made)
 
 
 def _finite(values):
@@ -233,19 +231,6 @@ _TAKEN = {
 }
 
 
-def _set(**values):
-    def change(lattice):
-        for name, value in values.items():
-            setattr(lattice, name, value)
-    return change
-
-
-def _start(made):
-    def change(lattice):
-        lattice.start = made(lattice)
-    return change
-
-
 def _starts(lattice, values):
     found = np.full(lattice.S, -np.inf)
     found[:2] = values
@@ -254,7 +239,7 @@ def _starts(lattice, values):
 
 def _first_cells(values):
     """The first row of alpha: ``values(c)`` are those of its first two states."""
-    return _start(lambda c: np.append(np.broadcast_to(values(c), 2)[:c.S], np.full(max(c.S - 2, 0), -np.inf)))
+    return computed(start=lambda c: np.append(np.broadcast_to(values(c), 2)[:c.S], np.full(max(c.S - 2, 0), -np.inf)))
 
 
 def _last_cells(values):
@@ -304,7 +289,7 @@ _OF_ARCS = {
         **({"takes the emission of the state that it leaves": lambda c: c.emitted[:, :, None]} if up else {}),
         "takes the emission of the blank": lambda c: c.log_probs[:, c.blank][:, None, None],
     }.items()},
-    **{f"{arc} reads frame t - 2, not t - 1": _set(lags={up: 2}) for up, arc in _ARCS.items()},
+    **{f"{arc} reads frame t - 2, not t - 1": fixed(lags={up: 2}) for up, arc in _ARCS.items()},
     **{f"{arc} reads s{f' - {by}' if by > 0 else f' + {-by}' if by else ''} instead (the source state is shifted)":
        _arcs_read(up, by) for up, arc in _ARCS.items() for by in (up - 1, up + 1, *((0,) if up == 2 else ()))},
     **{f"it is updated in place over one buffer, so {what} of the same frame, already updated, not of the frame "
@@ -312,13 +297,13 @@ _OF_ARCS = {
        for lags, what in (((1,), "s - 1 is"), ((2,), "s - 2 is"), ((1, 2), "s - 1 and s - 2 are"))
        for how, carried in (("", "here"), (": the emission comes after that", "none"),
                             (", with the emission of that frame", ""))},
-    **{f"{_ARCS[up]} is compared, not added: the larger is taken (a maximum for a sum)": _set(joins={up: np.maximum})
+    **{f"{_ARCS[up]} is compared, not added: the larger is taken (a maximum for a sum)": fixed(joins={up: np.maximum})
        for up in (1, 2)},
     "a row is updated in place, the skip last: s - 2 reads what the arcs from s - 1 were already added to, so paths "
-    "are counted twice": _set(stages=(1, 2)),
+    "are counted twice": fixed(stages=(1, 2)),
     "a row is updated in place, the skip first: s - 1 reads what the skips were already added to, so paths are counted "
-    "twice": _set(stages=(2, 1)),
-    "a path may begin in any frame, not only in frame 0": _set(enters=True),
+    "twice": fixed(stages=(2, 1)),
+    "a path may begin in any frame, not only in frame 0": fixed(enters=True),
 }
 #: States that are visited in each frame, where a band is too narrow or a loop too short: whether (t, s) is inside.
 _BANDS = {
@@ -500,11 +485,11 @@ LATTICES = {
     "it ends one state too early: in the last label or the blank before it (off by one)":
         _boundary("end", lambda s, S: S - 3 <= s < S - 1 or S == 1),
     "at the start the probabilities of the first two states are exchanged":
-        _start(lambda c: _starts(c, c.emitted[0, :2][::-1])),
+        computed(start=lambda c: _starts(c, c.emitted[0, :2][::-1])),
     "it begins with mass 1 in the first blank: the emission of frame 0 is missing":
-        _start(lambda c: np.where(np.arange(c.S) == 0, 0.0, -np.inf)),
+        computed(start=lambda c: np.where(np.arange(c.S) == 0, 0.0, -np.inf)),
     "it begins with the label of frame 1, not of frame 0 (off by one)":
-        _start(lambda c: _starts(c, c.emitted[min(1, len(c.emitted) - 1), :2])),
+        computed(start=lambda c: _starts(c, c.emitted[min(1, len(c.emitted) - 1), :2])),
     **{f"its first row is wrong: {said}": _first_cells(cells) for said, cells in {
         "both states have the emission of the blank": lambda c: c.emitted[0, 0],
         "both states have the emission of the first label": lambda c: c.emitted[0, min(1, c.S - 1)],
@@ -546,11 +531,11 @@ LATTICES = {
     "it begins in every label and in the first blank": _boundary("begin", lambda s, S: s % 2 or s == 0),
     "it begins in every blank": _boundary("begin", lambda s, S: s % 2 == 0),
     "it begins in states 1 and 2 (off by one)": _boundary("begin", lambda s, S: s in (1, 2) or S == 1),
-    "in the last step the best of the last states is taken, not their sum (a maximum)": _set(add_last=np.maximum),
+    "in the last step the best of the last states is taken, not their sum (a maximum)": fixed(add_last=np.maximum),
     "in the last step the last states are averaged: their sum is divided by 2":
-        _set(add_last=Sum(lambda values: np.logaddexp.reduce(values, axis=0) - np.log(2))),
+        fixed(add_last=Sum(lambda values: np.logaddexp.reduce(values, axis=0) - np.log(2))),
     "in the last step the last two states are multiplied (their logs are added)":
-        _set(add_last=Sum(lambda values: values.sum(axis=0))),
+        fixed(add_last=Sum(lambda values: values.sum(axis=0))),
     # emissions
     **{f"it takes {said}": _emission(made) for said, made in _TAKEN.items()},
     **{f"its moves, but not its first frame, take {said}": _only_moves(made) for said, made in _TAKEN.items()},
@@ -575,16 +560,16 @@ LATTICES = {
     "there are no blanks between equal labels, and a skip is not allowed there": _states(between=lambda a, b: a != b),
     **{said: _respelt(made) for said, made in _SPELLINGS.items()},
     # sums
-    **{said: _set(add=add) for said, add in _SUMS.items()},
-    **{f"in its last step: {said}": _set(add_last=add) for said, add in _SUMS.items()},
-    **{said: _row(made) for said, made in _ROWS.items()},
-    "it takes the best where it should add all (a maximum for a sum, as in Viterbi)": _set(add=np.maximum),
+    **{said: fixed(add=add) for said, add in _SUMS.items()},
+    **{f"in its last step: {said}": fixed(add_last=add) for said, add in _SUMS.items()},
+    **{said: fixed(row=made) for said, made in _ROWS.items()},
+    "it takes the best where it should add all (a maximum for a sum, as in Viterbi)": fixed(add=np.maximum),
     "it takes the best where it should add all (a maximum for a sum), except in its last step":
-        _set(add=np.maximum, add_last=np.logaddexp),
-    **{f"{said} stands in place of -inf": _set(off=value) for said, value in (
+        fixed(add=np.maximum, add_last=np.logaddexp),
+    **{f"{said} stands in place of -inf": fixed(off=value) for said, value in (
         ("0", 0.0), ("-1", -1.0), ("-5", -5.0), ("-10", -10.0), ("-20", -20.0), ("-30", -30.0), ("-50", -50.0),
         ("-100", -100.0), ("-1000", -1e3), ("-1e4", -1e4), ("-1e5", -1e5), ("-1e10", -1e10), ("-1e30", -1e30))},
-    **{f"{said} stands in place of -inf, at the boundary": _start(
-        lambda c, value=value: np.where(c.begin, c.emitted[0], value)) for said, value in (
+    **{f"{said} stands in place of -inf, at the boundary": computed(
+        start=lambda c, value=value: np.where(c.begin, c.emitted[0], value)) for said, value in (
         ("0", 0.0), ("-1", -1.0), ("-10", -10.0), ("-100", -100.0))},
 }

@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from ..._softmax import log_softmax
-from ..conventions import LOSSES
+from ..problem import LOSSES
+from .inputs import column_changed, scores_changed, smoothed
 from .results import right_parts
+from .shared import BOTH, GRADIENT, LOSS
 
 __all__ = ["FITTED", "fitted", "parsed"]
 
@@ -24,57 +26,38 @@ _SMALL = np.geomspace(1e-30, 0.5, 60)
 _SHARES = np.concatenate([np.geomspace(1e-6, 0.1, 15), np.linspace(0.12, 0.98, 30)])
 
 
-def _column(change, *, blank, softmax=False):
-    """A change of the blank's scores, or of all others; before the softmax or after it."""
-    def made(value):
-        def scores(logits, k):
-            found = np.array(logits if softmax else log_softmax(logits), dtype=float)
-            which = (np.arange(found.shape[-1]) == k) == blank
-            found[..., which] = change(found[..., which], value)
-            return log_softmax(found) if softmax else found
-        return scores
-    return made
-
-
-def _of_scores(change, *, softmax):
-    return lambda value: lambda logits, blank: (
-        log_softmax(change(logits, value)) if softmax else change(log_softmax(logits), value))
-
-
 def _terms(change):
     return lambda value: lambda p: change(p, value)
 
 
-_ADDED, _MULTIPLIED = (lambda w, x: w + x), (lambda w, x: x * w)
 #: By the sentence, with {} for the number: what it is a mistake in, the mistake, and where the number is sought.
 FITTED: dict[str, tuple[str, Callable, np.ndarray]] = {
     "the logits are multiplied by {} before the softmax (a temperature)":
-        ("scores", _of_scores(_MULTIPLIED, softmax=True), _FACTORS),
+        ("scores", scores_changed(np.multiply, softmax=True), _FACTORS),
     "the log-probs are multiplied by {} after the softmax (a scale, as for acoustic scores)":
-        ("scores", _of_scores(_MULTIPLIED, softmax=False), _FACTORS),
-    "probabilities are smoothed with the uniform distribution by {} (label smoothing)": ("scores", lambda share: (
-        lambda logits, blank: np.log((1 - share) * np.exp(log_softmax(logits)) + share / logits.shape[-1])), _SHARES),
+        ("scores", scores_changed(np.multiply, softmax=False), _FACTORS),
+    "probabilities are smoothed with the uniform distribution by {} (label smoothing)": ("scores", smoothed, _SHARES),
     "the log-prob of the blank has {} added (a blank penalty or bias)":
-        ("scores", _column(_ADDED, blank=True), _BIASES),
+        ("scores", column_changed(np.add, blank=True), _BIASES),
     "the logit of the blank has {} added (a blank penalty or bias)":
-        ("scores", _column(_ADDED, blank=True, softmax=True), _BIASES),
+        ("scores", column_changed(np.add, blank=True, softmax=True), _BIASES),
     "the log-probs of all labels have {} added (a bonus for labels)":
-        ("scores", _column(_ADDED, blank=False), _BIASES),
-    "the log-prob of the blank is multiplied by {}": ("scores", _column(_MULTIPLIED, blank=True), _FACTORS),
-    "the log-probs of all labels are multiplied by {}": ("scores", _column(_MULTIPLIED, blank=False), _FACTORS),
+        ("scores", column_changed(np.add, blank=False), _BIASES),
+    "the log-prob of the blank is multiplied by {}": ("scores", column_changed(np.multiply, blank=True), _FACTORS),
+    "the log-probs of all labels are multiplied by {}": ("scores", column_changed(np.multiply, blank=False), _FACTORS),
     "the logit of the blank is multiplied by {}":
-        ("scores", _column(_MULTIPLIED, blank=True, softmax=True), _FACTORS),
-    "all log-probs have {} added": ("scores", _of_scores(_ADDED, softmax=False), _BIASES),
+        ("scores", column_changed(np.multiply, blank=True, softmax=True), _FACTORS),
+    "all log-probs have {} added": ("scores", scores_changed(np.add, softmax=False), _BIASES),
     "an epsilon of {} is added inside the logarithm of probabilities: log(p + epsilon)": (
         "scores", lambda eps: lambda logits, blank: np.log(np.exp(log_softmax(logits)) + eps), _SMALL),
     "log-probs are clipped from below at -{}, a floor":
-        ("scores", _of_scores(lambda w, x: np.maximum(w, -x), softmax=False), _BOUNDS),
+        ("scores", scores_changed(lambda w, x: np.maximum(w, -x), softmax=False), _BOUNDS),
     "log-probs are clipped from above at -{}":
-        ("scores", _of_scores(lambda w, x: np.minimum(w, -x), softmax=False), _BOUNDS),
-    "logits are clipped to at most {} in size": ("scores", _of_scores(lambda w, x: np.clip(w, -x, x), softmax=True),
+        ("scores", scores_changed(lambda w, x: np.minimum(w, -x), softmax=False), _BOUNDS),
+    "logits are clipped to at most {} in size": ("scores", scores_changed(lambda w, x: np.clip(w, -x, x), softmax=True),
                                                  _BOUNDS),
-    "logits are clipped from above at {}": ("scores", _of_scores(np.minimum, softmax=True), _BIASES),
-    "logits are clipped from below at {}": ("scores", _of_scores(np.maximum, softmax=True), _BIASES),
+    "logits are clipped from above at {}": ("scores", scores_changed(np.minimum, softmax=True), _BIASES),
+    "logits are clipped from below at {}": ("scores", scores_changed(np.maximum, softmax=True), _BIASES),
     # the loss
     "{} is added to it": ("loss", _terms(lambda p, x: p.loss + x), _BIASES),
     "{} times the number of frames is added to it":
@@ -111,8 +94,7 @@ FITTED: dict[str, tuple[str, Callable, np.ndarray]] = {
     "the probabilities of the softmax term are smoothed by {}": ("gradient", _terms(
         lambda p, x: ((1 - x) * p.probs + x / p.used.shape[-1]) * p.used.sum(-1, keepdims=True) - p.used), _SHARES),
 }
-_WHERE = {"scores": ("In loss and gradient: ", "In the loss alone: "), "loss": ("In the loss alone: ",),
-          "gradient": ("In the gradient: ",)}
+_WHERE = {"scores": (BOTH, LOSS), "loss": (LOSS,), "gradient": (GRADIENT,)}
 
 
 def _entropy(p):

@@ -13,7 +13,8 @@ import numpy as np
 from ..._softmax import log_softmax
 from ..problem import Problem
 
-__all__ = ["SCORES", "SPECIAL", "UTTERANCES", "normalised", "rounded", "softmax"]
+__all__ = ["SCORES", "SPECIAL", "UTTERANCES", "column_changed", "normalised", "rounded", "scores_changed", "smoothed",
+           "softmax"]
 
 
 def normalised(scores, axis):
@@ -34,23 +35,26 @@ def rounded(logits, kept):
     return np.where(np.isfinite(logits), np.ldexp(np.round(mantissa * 2.0**kept), exponent - kept), logits)
 
 
-def _blank_plus(value):
-    def made(logits, blank):
-        found = log_softmax(logits)
-        found[..., blank] += value
-        return found
+def scores_changed(change, *, softmax):
+    """By a number, a change of the logits before the softmax, or of the log-probs after it."""
+    return lambda value: lambda logits, blank: (
+        log_softmax(change(logits, value)) if softmax else change(log_softmax(logits), value))
+
+
+def column_changed(change, *, blank, softmax=False):
+    """The same of the blank's scores alone, or of all others."""
+    def made(value):
+        def scores(logits, k):
+            found = np.array(logits if softmax else log_softmax(logits), dtype=float)
+            which = (np.arange(found.shape[-1]) == k) == blank
+            found[..., which] = change(found[..., which], value)
+            return log_softmax(found) if softmax else found
+        return scores
     return made
 
 
-def _blank_logit_plus(value):
-    def made(logits, blank):
-        found = np.array(logits, dtype=float)
-        found[..., blank] += value
-        return log_softmax(found)
-    return made
-
-
-def _smoothed(share):
+def smoothed(share):
+    """Probabilities with a share of the uniform distribution."""
     return lambda logits, blank: np.log((1 - share) * softmax(logits) + share / logits.shape[-1])
 
 
@@ -73,10 +77,10 @@ SCORES = {
     "the logits are divided by the square root of V (a temperature)":
         lambda logits, blank: log_softmax(logits / np.sqrt(logits.shape[-1])),
     **{f"the logits are multiplied by {by:g} before the softmax (a temperature of {1 / by:g})":
-       lambda logits, blank, by=by: log_softmax(by * logits) for by in (
+       scores_changed(np.multiply, softmax=True)(by) for by in (
            0.1, 0.2, 0.25, 0.5, 1 / 1.5, 0.7, 0.8, 0.9, 1.1, 1.2, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 10.0)},
     **{f"the log-probs are multiplied by {by:g} after the softmax (a scale, as for acoustic scores)":
-       lambda logits, blank, by=by: by * log_softmax(logits) for by in (
+       scores_changed(np.multiply, softmax=False)(by) for by in (
            0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 1.1, 1.2, 1.5, 2.0)},
     "log-probs to base 2 are added as if they were nats": lambda logits, blank: log_softmax(logits) / np.log(2),
     "log-probs to base 10 are added as if they were nats": lambda logits, blank: log_softmax(logits) / np.log(10),
@@ -99,12 +103,11 @@ SCORES = {
        lambda logits, blank, at=at: np.maximum(log_softmax(logits), -at) for at in (1, 2, 3, 5, 10, 20, 30, 50, 100)},
     **{f"logits are clipped to [-{at:g}, {at:g}]":
        lambda logits, blank, at=at: log_softmax(np.clip(logits, -at, at)) for at in (1, 2, 3, 5, 10, 20, 50, 100)},
-    **{f"probabilities are smoothed with the uniform distribution by {share:g} (label smoothing)": _smoothed(share)
+    **{f"probabilities are smoothed with the uniform distribution by {share:g} (label smoothing)": smoothed(share)
        for share in (0.01, 0.05, 0.1, 0.2)},
-    **{f"the log-prob of the blank has {value:+g} added (a blank penalty or bias)": _blank_plus(value)
-       for value in (-5.0, -2.0, -1.0, -0.5, -0.1, 0.1, 0.5, 1.0, 2.0)},
-    **{f"the logit of the blank has {value:+g} added (a blank penalty or bias)": _blank_logit_plus(value)
-       for value in (-5.0, -2.0, -1.0, -0.5, -0.1, 0.1, 0.5, 1.0, 2.0)},
+    **{f"the {what} of the blank has {value:+g} added (a blank penalty or bias)":
+       column_changed(np.add, blank=True, softmax=what == "logit")(value)
+       for what in ("log-prob", "logit") for value in (-5.0, -2.0, -1.0, -0.5, -0.1, 0.1, 0.5, 1.0, 2.0)},
     "logits are rounded to half precision (float16)": lambda logits, blank: log_softmax(rounded(logits, 11)),
     "logits are rounded to bfloat16": lambda logits, blank: log_softmax(rounded(logits, 8)),
     "log-probs are rounded to half precision (float16)": lambda logits, blank: rounded(log_softmax(logits), 11),

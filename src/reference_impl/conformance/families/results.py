@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..._softmax import log_softmax
-from ..conventions import LOSSES
-from ..problem import Problem
+from ..problem import LOSSES, Problem
 from .inputs import normalised, rounded, softmax
 
 __all__ = ["GRADIENTS", "LOSS_VALUES", "Parts", "right_parts"]
@@ -38,7 +37,7 @@ class Parts:
 
     @property
     def right(self):
-        return (self.softmax if self.variable == "logits" else 0.0) - self.used
+        return self.softmax_or_none - self.used
 
     @property
     def labels(self):
@@ -57,14 +56,7 @@ class Parts:
 
     @property
     def entries(self):
-        """Where the blank and the labels have an occupancy, zero or not."""
-        found = np.zeros(self.used.shape, bool)
-        found[..., self.one.blank] = True
-        if self.one.loss == "ctc":
-            found[:, self.one.targets] = True
-        else:
-            found[:, np.arange(len(self.one.targets)), self.one.targets] = True
-        return found
+        return self.one.entries()
 
 
 def _zero(place):
@@ -190,7 +182,6 @@ GRADIENTS = {
     "the gradient of symbol 0 is 0": _zero(lambda p: (Ellipsis, 0)),
     "the gradient of the last symbol is 0 (a loop that ends too early)": _zero(lambda p: (Ellipsis, -1)),
     "the gradient of the labels is 0": _zero(lambda p: p.entries & (np.arange(p.used.shape[-1]) != p.one.blank)),
-    "the gradient of symbols that are neither the blank nor a label is 0": _zero(lambda p: ~p.entries),
     "the gradient is 0 everywhere": lambda p: 0 * p.right,
     **{f"the gradient is shifted by one {what} (off by one: {said}){', and wraps around' if wrap else ''}":
        _shifted(axis, by, wrap)

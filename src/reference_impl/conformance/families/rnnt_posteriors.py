@@ -11,13 +11,9 @@ import itertools
 import numpy as np
 
 from .rnnt_grid import Grid
-from .rnnt_recursions import plus
+from .shared import AT_FIRST, AT_LAST, FIRST_ROW, LAST_ROW, plus
 
 __all__ = ["NODES", "OCCUPANCIES", "arcs", "collected", "entered"]
-
-
-_AT_LAST, _AT_FIRST = (-1, slice(None)), (0, slice(None))
-_FIRST_ROW, _LAST_ROW = (slice(None), 0), (slice(None), -1)
 
 
 def collected(grid, blanks, labels, *, targets=None, rows=0, frames=0):
@@ -116,14 +112,6 @@ def _masses(made):
     return found
 
 
-def _blank_to_label(g, a, b, log_z):
-    blanks, labels = arcs(g, a, b, log_z)
-    found = collected(g, labels, 0 * labels)
-    if g.rows > 1:
-        found[:, np.arange(g.rows - 1), g.targets] += blanks[:, :-1]
-    return found
-
-
 def _best_path(g, a, b, log_z):
     """The derivative of the best path's score."""
     g = Grid(g.log_probs, g.targets, g.blank)
@@ -158,8 +146,8 @@ def _roll_end(array, axis):
     return rolled
 
 
-def _last_zero(array, value=0.0):
-    array[-1] = value
+def _last_zero(array):
+    array[-1] = 0.0
     return array
 
 
@@ -268,7 +256,6 @@ OCCUPANCIES = {
         _placed(lambda g: {"targets": np.append(g.targets[1:], [g.blank] if len(g.targets) else []).astype(int)}),
     "the gradients of the labels go to the targets in reverse order": _placed(lambda g: {"targets": g.targets[::-1]}),
     "the gradients of the labels go to the blank": _placed(lambda g: {"targets": np.full(g.rows - 1, g.blank)}),
-    "the gradients of the blanks go to the labels, and those of the labels to the blank": _blank_to_label,
     "the gradients of the labels go to the next symbol (label + 1)": _placed(lambda g: {"targets": g.targets + 1}),
     "the gradients of the labels go to the symbol before (label - 1)": _placed(lambda g: {"targets": g.targets - 1}),
     "the gradients of the labels go to the column of their place in the target, not of their symbol":
@@ -295,8 +282,6 @@ OCCUPANCIES = {
     # what is left out
     "the last label has no posterior (a loop that ends one row too early)":
         _in(1, _cleared((slice(None), slice(-2, None)))),
-    "the first label has no posterior (a loop that begins one row too late)":
-        _in(1, _cleared((slice(None), slice(0, 1)))),
     # signs, and other factors
     "the posterior of the labels has the wrong sign": _times(lambda blanks: blanks, lambda labels: -labels),
     "the posterior of the blanks has the wrong sign": _times(lambda blanks: -blanks, lambda labels: labels),
@@ -340,8 +325,6 @@ NODES = {
         used.sum(-1), 1, axis=1),
     "the softmax term has the sum over the rows, not the occupancy of the node": lambda g, a, b, log_z, used: (
         used.sum((1, 2))[:, None] * np.ones(g.rows)),
-    "the softmax term has the sum over the frames, not the occupancy of the node": lambda g, a, b, log_z, used: (
-        used.sum((0, 2))[None] * np.ones((g.T, 1))),
     "the softmax term has the mean over the nodes, not the occupancy of each": lambda g, a, b, log_z, used: np.full(
         (g.T, g.rows), used.sum(-1).mean()),
     "the softmax term is spread evenly over the rows (1 / (U + 1)), without the occupancy of the node":
@@ -398,7 +381,7 @@ def _formulas():
         to = (1, 0) if which == ("blank",) else (0, 1)
         where = to[0] + beta[0], to[1] + beta[1]
         if beta != (0, 0) and where != (0, 0):
-            yield (f"{said} beta{_place(*where)} in the place of beta{_place(*to)}: the arc leads to {_place(*to)}",
+            yield (f"{said} beta{_place(*where)} in place of beta{_place(*to)}: the arc leads to {_place(*to)}",
                    _variants(which, beta=beta))
     for (said, which), alpha in itertools.product(whose.items(), offsets):
         if alpha != (0, 0) and (which, alpha) not in ((("label",), (0, 1)), (("blank",), (-1, 0))):
@@ -406,7 +389,7 @@ def _formulas():
                    _variants(which, alpha=alpha))
     for beta in offsets:
         if beta != (0, 0):
-            yield (f"both posteriors take beta{_place(*beta)} in the place of beta(t, u), where the arc leads to "
+            yield (f"both posteriors take beta{_place(*beta)} in place of beta(t, u), where the arc leads to "
                    "(t, u)", _variants(("blank", "label"), beta=beta))
     for alpha in offsets:
         if alpha != (0, 0):
@@ -451,7 +434,7 @@ def _one_formula(which, change, last):
 
 
 _REGIONS = {
-    "the first frame": _AT_FIRST, "the last frame": _AT_LAST, "the first row": _FIRST_ROW, "the last row": _LAST_ROW,
+    "the first frame": AT_FIRST, "the last frame": AT_LAST, "the first row": FIRST_ROW, "the last row": LAST_ROW,
     "the first node": (0, 0), "the last node": (-1, -1), "the first frame and the first row": None,
     "the last frame and the last row": None,
 }
@@ -462,7 +445,7 @@ def _region(where, shape):
     if _REGIONS[where] is not None:
         found[_REGIONS[where]] = True
     else:
-        for each in ((_AT_FIRST, _FIRST_ROW) if "first" in where else (_AT_LAST, _LAST_ROW)):
+        for each in ((AT_FIRST, FIRST_ROW) if "first" in where else (AT_LAST, LAST_ROW)):
             found[each] = True
     return found
 
@@ -473,14 +456,20 @@ def _scaled(factor, where, inside):
     return change
 
 
+#: Regions of blanks, and of labels, with the same arcs as another: in the last frame a blank has no posterior but for
+#: the last one, and the last row has no labels.
+_SAID_OTHERWISE = (("the last frame", "the last frame and the last row"),
+                   ("the last row", "the last frame and the last row", "the last node"))
+
+
 def _in_regions():
     """Of blanks and labels: nothing, twice, or the wrong sign in a region, or outside it."""
     for (arc, which), where, (factor, said), inside in itertools.product(
             (("blanks", 0), ("labels", 1)), _REGIONS,
             ((0, "have no posterior"), (2, "have their posterior twice"), (-1, "have a posterior of the wrong sign")),
             (True, False)):
-        if where == "the last node" and (which == 1 or inside and factor in (0, 2)):
-            continue  # it has no labels, and of its blank that is said above
+        if where in _SAID_OTHERWISE[which] or where == "the last node" and inside and factor in (0, 2):
+            continue
         sentence = f"{arc} {'in' if inside else 'outside'} {where} {said}"
         yield sentence, _in(which, _scaled(factor, where, inside))
 
@@ -498,8 +487,6 @@ NODES |= {
     "the softmax term has 1 for the occupancy of the node": lambda g, a, b, log_z, used: np.ones((g.T, g.rows)),
     "the softmax term has 1 for the occupancy of the node, except where the node has none":
         lambda g, a, b, log_z, used: (used.sum(-1) > 0).astype(float),
-    "the softmax term has the arcs' posteriors in the node that they enter": lambda g, a, b, log_z, used: _moved(
-        used[..., g.blank], -1, 0) + _moved(used.sum(-1) - used[..., g.blank], 0, -1),
     "the softmax term has the occupancy of the node after, (t + 1, u + 1)": lambda g, a, b, log_z, used: _moved(
         used.sum(-1), 1, 1),
     "the softmax term has the occupancy of the node before, (t - 1, u - 1)": lambda g, a, b, log_z, used: _moved(

@@ -16,8 +16,9 @@ from pathlib import Path
 
 import jsonschema
 
+from ..problem import LOSSES
 from .compare import compare
-from .document import FOLDER, LOSSES, public
+from .document import FOLDER, public
 from .results import NotResults, check_vectors, read_results
 
 __all__ = []

@@ -12,14 +12,12 @@ from ...diagnosis import diagnose_values
 from ..encoding import decoded
 from .document import OUTPUTS, answered, problem_of
 from .document import document as document_of
-from .mistakes import mistakes_of
+from .mistakes import LENGTHS, PADDING, mistakes_of
 
 __all__ = ["Findings", "compare"]
 
-_PADDING = "It is right except in the padding, where the gradient should be 0."
 _MEAN = "It is divided by the number of utterances; a mean was taken."
 _TOTAL = "It is one number for the batch; expected one for each utterance."
-_LENGTHS = "The lengths are ignored: padded frames take part."
 
 
 @dataclass(frozen=True)
@@ -154,13 +152,13 @@ class _Check:
         for name, mistake in mistakes_of(self.problem.loss, self.field).items():
             yield name, lambda mistake=mistake: self._everywhere(mistake)
         if self.problem.is_batch:
-            yield _LENGTHS, self._lengths_ignored
+            yield LENGTHS, self._lengths_ignored
             yield _MEAN, lambda: self.expected / len(self.problem.logits)
             if self.field == "loss":
                 yield _TOTAL, self.expected.sum
                 yield _TOTAL, self.expected.mean
             else:
-                yield _PADDING, self._padding_left
+                yield PADDING, self._padding_left
 
     def _everywhere(self, mistake):
         """A mistake made in every utterance of a batch, or in the only one."""

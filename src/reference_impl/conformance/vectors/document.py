@@ -9,20 +9,18 @@ from pathlib import Path
 
 import numpy as np
 
-from ... import ctc, rnnt
 from ..._softmax import log_softmax
 from ..encoding import decoded, encoded
-from ..problem import Problem
+from ..problem import LOSSES, Problem
 from .problems import GROUPS, problems
 
-__all__ = ["ARRAYS", "FOLDER", "LOSSES", "OUTPUTS", "TOLERANCES", "VERSION", "answered", "document", "problem_of",
+__all__ = ["ARRAYS", "FOLDER", "OUTPUTS", "TOLERANCES", "VERSION", "answered", "document", "problem_of",
            "public", "unanswered"]
 
 #: Where the public documents and the schemas are.
 FOLDER = Path(__file__).parents[4] / "data" / "vectors"
 #: Of the numbers and of the format: the first number changes when a program that reads them has to.
 VERSION = "1.0.0"
-LOSSES = {"ctc": ctc, "rnnt": rnnt}
 #: What is answered, in the order in which a port gets there. Batches have the loss and both gradients.
 OUTPUTS = ("log_probs", "log_alpha", "log_beta", "loss", "grad_log_probs", "grad_logits")
 ARRAYS = tuple(name for name in OUTPUTS if name != "loss")

@@ -15,9 +15,13 @@ from ... import rnnt
 from ..._softmax import log_softmax
 from ...semiring import REAL
 from .. import ctc_mistakes
-from .document import LOSSES
+from ..problem import LOSSES
 
-__all__ = ["mistakes_of"]
+__all__ = ["LENGTHS", "PADDING", "mistakes_of"]
+
+#: Mistakes that a batch makes possible; whoever compares batches computes them.
+PADDING = "It is right except in the padding, where the gradient should be 0."
+LENGTHS = "The lengths are ignored: padded frames take part."
 
 
 def mistakes_of(loss, field) -> dict:

@@ -32,13 +32,13 @@ class _Drawing:
     def __init__(self, loss, rng):
         self.loss, self.rng = loss, rng
 
-    def logits(self, T, U, V, scale=1.5):
+    def logits(self, T, U, V):
         shape = (T, V) if self.loss == "ctc" else (T, U + 1, V)
-        return np.round(64 * scale * self.rng.normal(size=shape)) / 64 + 0.0
+        return np.round(64 * 1.5 * self.rng.normal(size=shape)) / 64 + 0.0
 
-    def labels(self, count, V, blank=0):
+    def labels(self, count, V):
         """Labels that differ, as many as there are."""
-        return self.rng.permutation([k for k in range(V) if k != blank])[:count]
+        return self.rng.permutation(range(1, V))[:count]
 
     def one(self, group, name, T, targets, V, blank=0, **more):
         targets = np.array(targets, dtype=np.int64)
