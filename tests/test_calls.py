@@ -494,6 +494,18 @@ def _(returned):
         same(loss[b], loss_and_occupancy("ctc", log_probs, target, 0)[0], 1e-6)
 
 
+@judges("mean", "paddle")
+def _(returned):
+    """Each loss is divided by the length of its target, and an empty one by 0."""
+    logits = array(returned["logits"])
+    for name, targets in (("losses", ([1, 2], [3])), ("losses_with_an_empty_target", ([1, 2], []))):
+        for b, (frames, target) in enumerate(zip((4, 3), targets, strict=True)):
+            expected, _ = loss_and_occupancy("ctc", log_softmax(logits[:frames, b]), target, 0)
+            same(returned[name][b], expected, 1e-5)
+    same(returned["mean"], (returned["losses"][0] / 2 + returned["losses"][1]) / 2, 1e-6)
+    assert returned["mean_with_an_empty_target"] == "inf"
+
+
 @judges("layout", "torch_baidu_ctc")
 def _(returned):
     ends = np.cumsum(returned["U"])
