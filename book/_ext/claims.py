@@ -271,8 +271,9 @@ def what_ran(app, run, docname):
     page = file.removesuffix(".ipynb")
     if page in app.env.titles:
         return link_to(app, page, docname)
-    if file.startswith(conformance_table.FOLDER) and app.builder.format == "html":
-        peer = next(peer for peer in app.conformance if peer.entry.slug == Path(file).stem)
+    reports = {f"{conformance_table.FOLDER}/{peer.entry.slug}.json": peer for peer in app.conformance}
+    peer = reports.get(file)
+    if peer and conformance_table.REPORTS in app.env.titles and app.builder.format == "html":
         address = app.builder.get_relative_uri(docname, conformance_table.REPORTS)
         link = nodes.reference("", peer.entry.name, internal=True,
                                refuri=f"{address}#{conformance_table.anchor_of(peer, said)}")
