@@ -145,8 +145,8 @@ def is_named(kind, sentence, said):
     return sentence in said or any(coincide(kind, sentence, other) for other in said)
 
 
-def said_of(subject):
-    report = grade(subject, shrink=False, without=("accuracy",))
+def said_of(subject, without=("accuracy",)):
+    report = grade(subject, shrink=False, without=without)
     return [finding.sentence.removesuffix(DERIVED) for finding in report.findings]
 
 
@@ -363,25 +363,26 @@ def test_beta_is_suspected_only_where_the_losses_came_back_and_are_right():
 
 def test_a_mistake_is_named_in_float32():
     sentence = "In the gradient: the gradient of the last frame is 0 (a loop that ends too early)."
-    assert sentence in said_of(with_mistake("ctc", sentence, rounded=True))
+    few = [group for group in GROUPS if group not in ("labels", "repeats", "blank")]
+    assert sentence in said_of(with_mistake("ctc", sentence, rounded=True), few)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_sentence_is_about_another_mistake_than_it_names(kind):
     """What is planted is listed, each sentence once, and what is planted differs from what is right."""
-    listed = names(kind)
-    assert set(PLANTED[kind]) <= set(listed) and len(listed) == len(set(listed))
-    wrong = set()
+    listed, wrong = {*names(kind)}, set()
+    assert {*PLANTED[kind]} <= listed and len(listed) == len(names(kind))
     for case in cases(kind):
         one = case.problem
         if not case.refusal and not one.is_batch and 0 < len(one.logits) <= 6:
             right = Conventions(kind).expected(one)
             for sentence, field, values in answers(one, "logits"):
                 assert sentence in listed and all(np.shape(value) == np.shape(right[field]) for value in values)
-                if not all(np.allclose(value, right[field], rtol=1e-9, atol=1e-9, equal_nan=True) for value in values):
+                if sentence not in wrong and not all(
+                        np.allclose(value, right[field], rtol=1e-9, atol=1e-9, equal_nan=True) for value in values):
                     wrong.add(sentence)
-    assert set(PLANTED[kind]) <= wrong
+    assert {*PLANTED[kind]} <= wrong
 
 
 @pytest.mark.parametrize("kind", KINDS)

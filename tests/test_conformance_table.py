@@ -319,17 +319,15 @@ def build(folder, files, builder="html"):
     return {name: BeautifulSoup((out / f"{name}.html").read_text(encoding="utf-8"), "html.parser") for name in PAGES}
 
 
-def target(pages, link):
-    """What a link on the page of tables leads to; links of this page have no file in front."""
-    file, _, anchor = link["href"].partition("#")
-    page = pages[f"book/{file.removesuffix('.html')}" if file else "book/conformance"]
-    found = page.find(id=anchor)
-    assert found is not None, link["href"]
-    return found
+def anchors(pages):
+    """What links on the page of tables may lead to, by address; links of this page have no file in front."""
+    return {f"{'' if name == 'book/conformance' else name.removeprefix('book/') + '.html'}#{place['id']}": place
+            for name, page in pages.items() for place in page.find_all(id=True)}
 
 
 def compare(pages, files):
     """Read the built tables, and compare every row with its report."""
+    places = anchors(pages)
     tables = pages["book/conformance"].select("table.conformance")
     rows = {row["id"]: row for table in tables for row in table.select("tbody tr")}
     in_order = [f"row-{peer.slug}" for kind in ("ctc", "rnnt") for peer in environments.peers()
@@ -339,18 +337,22 @@ def compare(pages, files):
         heads = [head.get_text() for head in table.select("thead th")]
         assert all(head["scope"] == "col" for head in table.select("thead th")) and table.caption.get_text()
         for row in table.select("tbody tr"):
-            check_row(pages, row, heads, files[row["id"].removeprefix("row-")])
+            check_row(places, row, heads, files[row["id"].removeprefix("row-")])
     assert not any(left.get_text() in {peer.name for peer in environments.peers() if peer.slug in files}
                    for left in pages["book/conformance"].select("table:not(.conformance) tbody th"))
 
 
-def check_row(pages, row, heads, content):
+def check_row(places, row, heads, content):
+    def target(link):
+        assert link["href"] in places, link["href"]
+        return places[link["href"]]
+
     name, *cells = row(["th", "td"])
     assert name["scope"] == "row" and name.a.get_text() == content["peer"]
     assert name.get_text().endswith(f"{content['name']} {content['version']}")
-    assert target(pages, name.a).find_parent("details").find_parent("section").h3.get_text().startswith(content["peer"])
+    assert target(name.a).find_parent("details").find_parent("section").h3.get_text().startswith(content["peer"])
     seen = dict(zip(heads[1:], cells, strict=True))
-    reached = {target(pages, link).get_text() for cell in cells[:3] for link in cell("a")}
+    reached = {target(link).get_text() for cell in cells[:3] for link in cell("a")}
     for group, cell in [*seen.items()][3:]:
         count = content["groups"].get(group)
         mark = cell.p.span
@@ -360,7 +362,7 @@ def check_row(pages, row, heads, content):
         kind, sign = ("wrong", "✗") if count["wrong"] else ("right", "✓")
         assert mark["class"] == [f"conformance-{kind}"]
         assert mark.get_text() == f"{sign} {count['asked'] - count['wrong']}/{count['asked']}"
-        place = target(pages, cell.a)
+        place = target(cell.a)
         if count["wrong"]:
             sentence = place.get_text()
             assert any(each["sentence"] == sentence and any(case.startswith(f"{group}/") for case in each["cases"])

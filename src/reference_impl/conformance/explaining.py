@@ -153,7 +153,7 @@ def _too_long(unknown, scores, names, wrong):
     left = []
     for each in unknown:
         cause = causes[each.field]
-        if cause and (each.case.problem.frames > _LONGEST or scores[cause, each.field] >= 0.8):
+        if cause and (each.case.problem.frames > _LONGEST or scores[cause, each.field] >= _BELIEVED_OF_FAMILIES):
             said.append((cause, each))
         else:
             left.append(each)
