@@ -118,8 +118,8 @@ SAID = {
         "The gradient is NaN where a score that a path uses is -inf, a mask: -inf minus -inf, 0 times inf, or 0 "
         "divided by 0.",
     "exp before the maximum is subtracted":
-        "The gradient is NaN: exp of a logit overflows, or underflows; take the largest of the row from all of them "
-        "first.",
+        "The gradient is NaN: exp of a logit overflows, or underflows; subtract the largest of the row from all of "
+        "them first.",
     "nothing but empty targets": "An empty target is refused: IndexError: the batch has no label",
     "label overwrites blank": "It accepts bad input (label is the blank).",
     "blank overwrites label": "It accepts bad input (label is the blank).",

@@ -187,6 +187,18 @@ def test_numbers_are_fitted(kind, sentence):
     assert sentence in said_of(with_mistake(kind, sentence))
 
 
+@pytest.mark.parametrize("backwards", [False, True])
+def test_of_mistakes_with_the_same_answers_the_one_in_loss_and_gradient_comes_first(backwards):
+    """In whatever order a set has them. A path of the RNN-T takes one blank in each frame."""
+    sentences = [f"In loss and gradient: the log-prob of the blank has {0.35} added (a blank penalty or bias).",
+                 f"In the loss alone: {-0.35} times the number of frames is added to it."]
+    only = dict.fromkeys(sentences[::-1] if backwards else sentences)
+    one = small("rnnt")[0]
+    found = [(sentence, values[0]) for sentence, _, values in answers(one, "logits", only=only, field="loss")]
+    assert [sentence for sentence, _ in found] == sentences
+    np.testing.assert_allclose([value for _, value in found], found[0][1], rtol=1e-12)
+
+
 def test_a_share_of_a_node_is_the_posterior_over_that_of_the_node():
     """From the reference's posteriors, not from alpha and beta."""
     one = small("rnnt")[0]

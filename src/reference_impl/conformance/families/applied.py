@@ -80,12 +80,16 @@ def answers(one: Problem, variable, *, only: Container[str] | None = None,
 
 class _Wanted:
     def __init__(self, only, field=""):
-        self.only = only
+        self.only, self.field = only, field
         self.loss, self.gradient = field != "gradient", field != "loss"
 
     def __call__(self, *sentences):
         """Whether any of the sentences is looked at."""
         return self.only is None or any(sentence in self.only for sentence in sentences)
+
+    def alone(self, sentence):
+        """One of the sentences."""
+        return _Wanted({sentence}, self.field)
 
     def of(self, mistakes, *places):
         """The mistakes, by what is said of them, of which a sentence is looked at."""
@@ -242,13 +246,16 @@ def _parted(said, loss, gradients, wanted):
 
 
 def _fitted(one, variable, wanted):
-    """Mistakes with a number in them, of which only those are looked at that are asked for."""
-    for sentence in wanted.only or ():
+    """Mistakes with a number in them, of which only those are looked at that are asked for.
+
+    They are sorted, as the first of equals is said: "In loss and gradient" comes before "In the loss alone".
+    """
+    for sentence in sorted(wanted.only or ()):
         where = next((where for where in PLACES if sentence.startswith(where)), "")
         said = sentence.removeprefix(where).removesuffix(".")
         sort, made = parsed(said) if where else ("", None)
         if sort == "scores":
-            yield from _scores(one, variable, wanted, {said: made})
+            yield from _scores(one, variable, wanted.alone(sentence), {said: made})
         elif sort and len(one.logits):
             parts = right_parts(one, variable)
             if parts.loss < np.inf and getattr(wanted, sort):
