@@ -120,6 +120,9 @@ times: .venv/reader  ## write how long each chapter takes into its opening, and 
 claims: .venv/reader  ## sort data/claims.json
 	@$(PY) tools/sort_claims.py
 
+speech: .venv/reader  ## synthesise the spoken corpus anew into data/speech; needs Debian's espeak-ng, flite and festival
+	@$(PY) tools/speech_corpus
+
 vectors: .venv/dev  ## compute the test vectors in 50 digits, into data/vectors
 	@$(PY) -m reference_impl.conformance.vectors write
 

@@ -22,15 +22,18 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 NEEDS = {
     "torch": ["as_published.fast_rnnt", "bug_bank.torch_candidate", "digits.training", "digits.transducer",
               "measuring.kernel_bytes", "measuring.kernels_on_machine", "measuring.torch_passes", "pruning.costs",
-              "torch_impl"],
+              "speech.networks", "speech.training", "torch_impl"],
     "matplotlib": ["plotting"],
     "sympy": ["symbolic"],
     "rapidfuzz": ["digits.strings"],
+    "soundfile": ["speech.batches", "speech.corpus", "speech.public"],
+    "scipy": ["speech.rooms"],
     "jsonschema": ["conformance.vectors.__main__"],
     "mpmath": ["conformance.vectors.exact"],
     "pytest": ["conformance.pytest_plugin"],
 }
 EXTRAS = {"torch": "torch", "matplotlib": "figures", "sympy": "symbolic", "rapidfuzz": "digits",
+          "soundfile": "speech", "scipy": "speech",
           "jsonschema": "conformance", "mpmath": "conformance"}
 
 

@@ -42,13 +42,12 @@ says the same in ``torch_impl/tensor_ops.py``, and has its signature in ``torch_
 - checks and proofs: ``differences``, ``terms``, ``diagnosis``, ``bug_bank``, ``conformance``, ``equations``,
   ``symbolic``;
 - what the chapters show: ``examples``, ``showing``, ``plotting``, ``as_published``, ``pruning``, ``digits``,
-  ``measuring``.
+  ``speech``, ``measuring``, and ``_padding``.
 
-``hat`` is RNN-T with a blank of its own, on ``rnnt.py``. ``semiring`` holds the number systems that recursions run on:
-log floats, fractions, polynomials, best paths, counts. ``_validation.py`` checks arguments, and ``_loss_value.py`` has
-the minus of -log Z.
+``hat`` is RNN-T with a blank of its own, on ``rnnt.py``. ``semiring`` has the numbers that recursions run on: log floats,
+fractions, polynomials, best paths, counts. ``_validation`` checks arguments; ``_loss_value`` has the minus of -log Z.
 
-**Internal, free to change**: ``sweeps``, ``as_published``, ``pruning``, ``digits``, ``measuring``, the files inside
+**Internal, free to change**: ``sweeps``, ``as_published``, ``pruning``, ``digits``, ``speech``, ``measuring``, files of
 ``torch_impl`` except ``naive.py``, ``pruning.py`` and those of other libraries' signatures in ``drop_in``, and every
 name that begins with an underscore. All other names in an ``__all__`` are public, those of ``torch_impl`` among them.
 """
