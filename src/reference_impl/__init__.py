@@ -44,8 +44,9 @@ says the same in ``torch_impl/tensor_ops.py``, and has its signature in ``torch_
 - what the chapters show: ``examples``, ``showing``, ``plotting``, ``as_published``, ``pruning``, ``digits``,
   ``speech``, ``measuring``, and ``_padding``.
 
-``hat`` is RNN-T with a blank of its own, on ``rnnt.py``. ``semiring`` has the numbers that recursions run on: log floats,
-fractions, polynomials, best paths, counts. ``_validation`` checks arguments; ``_loss_value`` has the minus of -log Z.
+``hat`` is RNN-T with a blank of its own, on ``rnnt.py``. ``semiring`` has the numbers that recursions run on: log
+floats, fractions, polynomials, best paths, counts. ``_validation`` checks arguments; ``_loss_value`` is for the minus
+of -log Z.
 
 **Internal, free to change**: ``sweeps``, ``as_published``, ``pruning``, ``digits``, ``speech``, ``measuring``, files of
 ``torch_impl`` except ``naive.py``, ``pruning.py`` and those of other libraries' signatures in ``drop_in``, and every
