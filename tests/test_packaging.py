@@ -25,7 +25,7 @@ NEEDS = {
               "speech.networks", "speech.training", "torch_impl"],
     "matplotlib": ["plotting"],
     "sympy": ["symbolic"],
-    "rapidfuzz": ["digits.strings"],
+    "rapidfuzz": ["digits.strings", "speech.delays"],
     "soundfile": ["speech.batches", "speech.corpus", "speech.public"],
     "scipy": ["speech.rooms"],
     "jsonschema": ["conformance.vectors.__main__"],
