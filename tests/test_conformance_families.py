@@ -196,7 +196,7 @@ def test_of_mistakes_with_the_same_answers_the_one_in_loss_and_gradient_comes_fi
     one = small("rnnt")[0]
     found = [(sentence, values[0]) for sentence, _, values in answers(one, "logits", only=only, field="loss")]
     assert [sentence for sentence, _ in found] == sentences
-    np.testing.assert_allclose([value for _, value in found], found[0][1], rtol=1e-12)
+    np.testing.assert_allclose([value for _, value in found], found[0][1], rtol=1e-12, atol=0)
 
 
 def test_a_share_of_a_node_is_the_posterior_over_that_of_the_node():
