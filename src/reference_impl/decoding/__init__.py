@@ -1,0 +1,20 @@
+"""Decoding and confidence: which strings of labels a CTC or RNN-T network says, and how sure it is. NumPy, no training.
+
+The losses sum over the alignments of a known string. Here the string is wanted, and the same sweeps find it.
+Read in this order:
+
+- ``greedy``: the best symbol of each frame;
+- ``ctc_prefix`` and ``rnnt_prefix``: the mass of all strings that begin with a prefix, by the forward recursion of the
+  loss, cut into one piece for each label;
+- ``exact``: the best strings by these masses, with nothing pruned;
+- ``beam``: prefix beam search, also with the n-gram model of ``language_model``;
+- ``confidence``: posteriors of strings, positions and words;
+- ``calibration``: whether answers are right as often as their confidences say;
+- ``error_rates``: edits, error rates and their intervals. It needs rapidfuzz, so import it by its own name.
+
+Labels are ints other than ``blank``, and log-masses are in nats.
+"""
+
+from .greedy import blank_share, greedy_decode, peaks
+
+__all__ = ["blank_share", "greedy_decode", "peaks"]
