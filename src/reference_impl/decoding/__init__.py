@@ -15,6 +15,10 @@ Read in this order:
 Labels are ints other than ``blank``, and log-masses are in nats.
 """
 
+from .ctc_prefix import CTCPrefix, CTCPrefixScorer
+from .exact import SMALLEST_DIFFERENCE, SearchLimitReached, best_path, n_best
 from .greedy import blank_share, greedy_decode, peaks
+from .rnnt_prefix import RNNTPrefix, RNNTPrefixScorer
 
-__all__ = ["blank_share", "greedy_decode", "peaks"]
+__all__ = ["SMALLEST_DIFFERENCE", "CTCPrefix", "CTCPrefixScorer", "RNNTPrefix", "RNNTPrefixScorer",
+           "SearchLimitReached", "best_path", "blank_share", "greedy_decode", "n_best", "peaks"]
