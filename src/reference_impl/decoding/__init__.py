@@ -15,10 +15,13 @@ Read in this order:
 Labels are ints other than ``blank``, and log-masses are in nats.
 """
 
+from .beam import Hypothesis, ctc_beam_search, rnnt_beam_search
 from .ctc_prefix import CTCPrefix, CTCPrefixScorer
 from .exact import SMALLEST_DIFFERENCE, SearchLimitReached, best_path, n_best
 from .greedy import blank_share, greedy_decode, peaks
+from .language_model import NGramModel
 from .rnnt_prefix import RNNTPrefix, RNNTPrefixScorer
 
-__all__ = ["SMALLEST_DIFFERENCE", "CTCPrefix", "CTCPrefixScorer", "RNNTPrefix", "RNNTPrefixScorer",
-           "SearchLimitReached", "best_path", "blank_share", "greedy_decode", "n_best", "peaks"]
+__all__ = ["SMALLEST_DIFFERENCE", "CTCPrefix", "CTCPrefixScorer", "Hypothesis", "NGramModel", "RNNTPrefix",
+           "RNNTPrefixScorer", "SearchLimitReached", "best_path", "blank_share", "ctc_beam_search", "greedy_decode",
+           "n_best", "peaks", "rnnt_beam_search"]
