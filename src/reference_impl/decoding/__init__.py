@@ -16,6 +16,21 @@ Labels are ints other than ``blank``, and log-masses are in nats.
 """
 
 from .beam import Hypothesis, ctc_beam_search, rnnt_beam_search
+from .calibration import (
+    ReliabilityBins,
+    brier_score,
+    expected_calibration_error,
+    fit_temperature,
+    reliability_bins,
+)
+from .confidence import (
+    ctc_position_posteriors,
+    n_best_posteriors,
+    position_posteriors,
+    split_words,
+    string_posterior,
+    word_posteriors,
+)
 from .ctc_prefix import CTCPrefix, CTCPrefixScorer
 from .exact import SMALLEST_DIFFERENCE, SearchLimitReached, best_path, n_best
 from .greedy import blank_share, greedy_decode, peaks
@@ -23,5 +38,7 @@ from .language_model import NGramModel
 from .rnnt_prefix import RNNTPrefix, RNNTPrefixScorer
 
 __all__ = ["SMALLEST_DIFFERENCE", "CTCPrefix", "CTCPrefixScorer", "Hypothesis", "NGramModel", "RNNTPrefix",
-           "RNNTPrefixScorer", "SearchLimitReached", "best_path", "blank_share", "ctc_beam_search", "greedy_decode",
-           "n_best", "peaks", "rnnt_beam_search"]
+           "RNNTPrefixScorer", "ReliabilityBins", "SearchLimitReached", "best_path", "blank_share", "brier_score",
+           "ctc_beam_search", "ctc_position_posteriors", "expected_calibration_error", "fit_temperature",
+           "greedy_decode", "n_best", "n_best_posteriors", "peaks", "position_posteriors", "reliability_bins",
+           "rnnt_beam_search", "split_words", "string_posterior", "word_posteriors"]
