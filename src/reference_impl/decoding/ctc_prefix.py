@@ -27,7 +27,7 @@ class CTCPrefix:
 
     Masses are elements of the scorer's semiring: on ``LOG``, log-probs in nats.
 
-    Attributes
+    Parameters
     ----------
     labels : tuple of int
     ends_in_blank, ends_in_label : (T+1,) arrays
@@ -103,10 +103,8 @@ class CTCPrefixScorer:
         weights = np.asarray(weights)
         check_rank("weights", weights.shape, 2, "(T, V)")
         self.blank, self.semiring = check_blank(blank, weights.shape[1]), semiring
-        self.weights = semiring.zeros(weights.shape)
-        for entry in np.ndindex(weights.shape):
-            self.weights[entry] = semiring.read(weights[entry])
-        #: R: entry n is the mass of all paths over the frames n, ..., T-1.
+        self.weights = np.frompyfunc(semiring.read, 1, 1)(weights).astype(semiring.dtype)
+        # R: entry n is the mass of all paths over the frames n, ..., T-1.
         self.rest = semiring.zeros(len(weights) + 1)
         self.rest[-1] = semiring.one
         for t in reversed(range(len(weights))):

@@ -64,7 +64,7 @@ class NGramModel:
         self.order = check_at_least("order", order, 1)
         self.blank = check_blank(blank, num_symbols)
         self.num_symbols = num_symbols
-        #: {context: {label, or V for the end: how often it followed}}, for contexts of every length.
+        # {context: {label, or V for the end: how often it followed}}, for contexts of every length.
         self.counts: dict[tuple[int, ...], dict[int, int]] = {}
         self._log_probs = {}
         for string in strings:

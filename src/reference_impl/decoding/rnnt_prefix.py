@@ -26,7 +26,7 @@ class RNNTPrefix:
 
     Masses are elements of the scorer's semiring: on ``LOG``, log-probs in nats.
 
-    Attributes
+    Parameters
     ----------
     labels : tuple of int
     row : (T, V) array
@@ -112,10 +112,7 @@ class RNNTPrefixScorer:
         row, name = self.row(labels), f"row({labels})"
         row = check_row(name, row, self.blank) if self.semiring is LOG else np.asarray(row)
         check_rank(name, row.shape, 2, "(T, V)")
-        read = self.semiring.zeros(row.shape)
-        for entry in np.ndindex(row.shape):
-            read[entry] = self.semiring.read(row[entry])
-        return read
+        return np.frompyfunc(self.semiring.read, 1, 1)(row).astype(self.semiring.dtype)
 
     def start(self) -> RNNTPrefix:
         """The empty prefix."""
