@@ -110,6 +110,16 @@ def test_score_and_beam_choose_by_the_language_model(beam):
         assert rnnt_beam_search(lambda labels: others if labels else first, expansions=2, **how)[0].labels == best
 
 
+def test_prefixes_that_stay_are_ranked_by_their_labels_too():
+    """By hand, a beam of one and a bonus of 2. CTC: 1 stays with log 0.9 + 2, and 1 2 would have log 0.1 + 4. RNN-T:
+    after a frame, 1 has log 0.4 + 2, and the empty prefix log 0.6."""
+    (found,) = ctc_beam_search(as_log([[0.0, 1.0, 0.0], [0.9, 0.0, 0.1]]), beam=1, length_bonus=2.0)
+    assert found == ((1,), pytest.approx(np.log(0.9), rel=1e-12), pytest.approx(np.log(0.9) + 2, rel=1e-12))
+    (heard,) = rnnt_beam_search(lambda labels: as_log([[1.0, 0.0] if labels else [0.6, 0.4]] * 2), beam=1,
+                                expansions=1, length_bonus=2.0)
+    assert heard == ((1,), pytest.approx(np.log(0.4), rel=1e-12), pytest.approx(np.log(0.4) + 2, rel=1e-12))
+
+
 def test_what_a_language_model_forbids_is_not_found():
     """Only strings without a 2 that end after a 1."""
     def language_model(labels):
