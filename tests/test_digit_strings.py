@@ -1,19 +1,9 @@
-"""The strings of scanned digits: reproducible, padded as promised, and scored by edit distance."""
+"""The strings of scanned digits: reproducible, and padded as promised."""
 
 import numpy as np
 import pytest
 
-from reference_impl.digits.strings import (
-    BLANK,
-    NUM_SYMBOLS,
-    blank_share,
-    greedy_decode,
-    label_error_rate,
-    load_images,
-    make_strings,
-    peaks,
-    spell,
-)
+from reference_impl.digits.strings import BLANK, NUM_SYMBOLS, load_images, make_strings, spell
 
 
 def test_images():
@@ -63,44 +53,6 @@ def test_bad_counts():
     images, digits = load_images(held_out=True)
     with pytest.raises(ValueError, match="^count = 0; expected count >= 1$"):
         make_strings(images, digits, 0, np.random.default_rng(0))
-
-
-@pytest.mark.parametrize(("string", "read"), [
-    ([1, 1, 1], [1]), ([1, 0, 1], [1, 1]), ([0, 0], []), ([2, 2, 1, 1, 0, 1], [2, 1, 1]),
-])
-def test_greedy_decode(string, read):
-    assert greedy_decode(np.eye(3)[[string]], np.array([len(string)])) == [read]
-    assert greedy_decode(np.eye(3)[[[*string, 2, 2]]], np.array([len(string)])) == [read]
-
-
-def test_greedy_decode_with_another_blank():
-    assert greedy_decode(np.eye(3)[[[0, 2, 0, 1]]], np.array([4]), blank=2) == [[0, 0, 1]]
-
-
-def test_blank_share():
-    """Frames count, not utterances; what stands in the padding does not; another blank is another share."""
-    logits = np.eye(3)[[[0, 0, 0, 1, 1], [2, 0, 0, 0, 0]]]
-    assert blank_share(logits, np.array([5, 1])) == 3 / 6
-    assert blank_share(logits, np.array([5, 3])) == 5 / 8
-    assert blank_share(logits.astype(np.float32), np.array([4, 1]), blank=2) == 1 / 5
-    assert blank_share(logits, np.array([3, 0])) == 1
-
-
-def test_label_error_rate():
-    """Substitution, deletion, insertion; all strings together, weighted by their lengths."""
-    targets, lengths = np.array([[1, 2, 3], [4, 0, 0]]), np.array([3, 1])
-    assert label_error_rate([[1, 2, 3], [4]], targets, lengths) == 0
-    assert label_error_rate([[1, 9, 3], [4]], targets, lengths) == 1 / 4
-    assert label_error_rate([[1, 3], [4]], targets, lengths) == 1 / 4
-    assert label_error_rate([[1, 2, 3], [4, 4, 4]], targets, lengths) == 2 / 4
-    assert label_error_rate([[], []], targets, lengths) == 1
-
-
-def test_peaks_are_first_frames_of_runs():
-    """A run that begins the utterance counts, one of blanks does not, and a label read twice is there twice."""
-    assert peaks(np.eye(3)[[0, 2, 2, 0, 2, 1, 1]]) == {1: 2, 4: 2, 5: 1}
-    assert peaks(np.eye(3)[[0, 2, 2]], blank=2) == {0: 0}
-    assert peaks(np.zeros((0, 3))) == {}
 
 
 def test_spell():

@@ -25,16 +25,19 @@ NEEDS = {
               "speech.networks", "speech.training", "torch_impl"],
     "matplotlib": ["plotting"],
     "sympy": ["symbolic"],
-    "rapidfuzz": ["digits.strings", "speech.delays"],
+    "sklearn": ["digits.strings"],
+    "rapidfuzz": ["decoding.error_rates", "speech.delays"],
     "soundfile": ["speech.batches", "speech.corpus", "speech.public"],
     "scipy": ["speech.rooms"],
     "jsonschema": ["conformance.vectors.__main__"],
     "mpmath": ["conformance.vectors.exact"],
     "pytest": ["conformance.pytest_plugin"],
 }
-EXTRAS = {"torch": "torch", "matplotlib": "figures", "sympy": "symbolic", "rapidfuzz": "digits",
+EXTRAS = {"torch": "torch", "matplotlib": "figures", "sympy": "symbolic", "sklearn": "digits", "rapidfuzz": "decoding",
           "soundfile": "speech", "scipy": "speech",
           "jsonschema": "conformance", "mpmath": "conformance"}
+#: What a package is called where it is installed from, if not as where it is imported.
+DISTRIBUTIONS = {"sklearn": "scikit-learn"}
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +99,7 @@ def test_the_extras_hold_what_is_missing():
     extras = PROJECT["optional-dependencies"]
     assert [each.split(">")[0] for each in PROJECT["dependencies"]] == ["numpy"]
     for package, extra in EXTRAS.items():
-        assert any(each.startswith(package) for each in extras[extra])
+        assert any(each.startswith(DISTRIBUTIONS.get(package, package)) for each in extras[extra])
     (whole,) = extras["book"]
     assert set(whole.removeprefix("reference_impl[").removesuffix("]").split(",")) == set(extras) - {"book"}
 

@@ -21,11 +21,12 @@ PACKAGE = Path(reference_impl.__file__).parent
 sys.path.append(str(ROOT / "book" / "_ext"))
 import reference  # noqa: E402
 
-INTERNAL = {"sweeps", "as_published", "pruning", "digits", "measuring"}
+INTERNAL = {"sweeps", "as_published", "pruning", "digits", "speech", "measuring"}
 FORWARD = '''"""Sweeps. They are in :mod:`.inside`, and :func:`.forward.alpha` is one."""
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from .inside import hidden
-__all__ = ["beta", "alpha", "Mistake", "Known", "LIMIT", "inside"]
+__all__ = ["beta", "alpha", "Mistake", "Known", "Pair", "LIMIT", "inside"]
 from . import inside
 
 #: How far eq-one goes.
@@ -72,6 +73,15 @@ class Known:
     step: float = field(default=1e-9, kw_only=True)
     kind: type = dict
     read: object = lambda x: x
+
+
+class Pair(NamedTuple):
+    """Two that ``first`` names, and one method."""
+
+    first: int
+
+    def swapped(self):
+        """The other way round."""
 '''
 INSIDE = '"""Internal."""\n\n\ndef hidden():\n    """Of nobody\'s concern."""\n'
 TEX = "$$\na = b\n$$ (eq-one)\n\n$$\nc = d\n$$ (def-two-b)\n"
@@ -119,7 +129,7 @@ def test_names_in_the_order_of_the_source_with_links(book):
     page, warnings = build(book)
     assert not warnings
     assert [dt["id"].rpartition(".")[2] for dt in page.select("dt[id^='pack.forward.']")] == [
-        "LIMIT", "alpha", "beta", "Mistake", "Known"]
+        "LIMIT", "alpha", "beta", "Mistake", "Known", "Pair", "swapped"]
     assert page.find(id="pack.forward.LIMIT").get_text(strip=True).startswith("LIMIT")
     known = page.find(id="pack.forward.Known").get_text(strip=True)
     assert known.startswith("classKnown(name,kind=dict,read=lambdax:...,*,step=1e-09)")
@@ -169,7 +179,8 @@ def test_every_public_module_has_its_place():
     wanted |= {"reference_impl", "reference_impl.torch_impl.naive", "reference_impl.torch_impl.pruning",
                "reference_impl.torch_impl.drop_in.torch_ctc", "reference_impl.torch_impl.drop_in.torchaudio_rnnt",
                "reference_impl.torch_impl.drop_in.numba_rnnt",
-               "reference_impl.bug_bank.torch_candidate", "ptx_machine", "ptx_machine.triton_launches"}
+               "reference_impl.bug_bank.torch_candidate", "reference_impl.decoding.error_rates", "ptx_machine",
+               "ptx_machine.triton_launches"}
     modules = in_the_reference()
     assert len(modules) == len(set(modules)) and set(modules) == wanted
 

@@ -206,7 +206,8 @@ class PublicNames(SphinxDirective):
         if inspect.isclass(value) and issubclass(value, Exception):
             return [f".. autoexception:: {module}.{name}", ""]
         if inspect.isclass(value):
-            fields = ", ".join(getattr(value, "__dataclass_fields__", ()))  # they stand among the parameters
+            fields = getattr(value, "__dataclass_fields__", None) or getattr(value, "_fields", ())
+            fields = ", ".join(fields)  # they stand among the parameters, or in the text
             return [f".. autoclass:: {module}.{name}", "   :members:", f"   :exclude-members: {fields}", ""]
         text = adjusted(says, module, self.config.reference_entries)
         return [f".. py:data:: {name}", f"   :module: {module}", "", *(f"   {line}" for line in text), ""]

@@ -133,6 +133,21 @@ def check_log_probs(name, log_probs, rank, axes):
     return log_probs
 
 
+def check_row(name, row, blank):
+    """What a transducer says of all frames after a prefix: log-probs (T, V), T >= 1, no frame with more than mass 1.
+
+    Logits are refused by that. A float32 softmax may exceed 1 by its rounding, about 1e-6.
+    """
+    row = check_log_probs(name, row, 2, "(T, V)")
+    check_at_least("T", len(row), 1)
+    check_blank(blank, row.shape[1])
+    log_mass = np.logaddexp.reduce(row, axis=1)
+    if log_mass.max() > 1e-4:
+        t = int(log_mass.argmax())
+        _fail(f"log-sum-exp of {name}[{t}]", (), log_mass[t], "at most 0, as of log-probs")
+    return row
+
+
 def check_entries(name, scores, shape):
     """Logits or log-probs of exactly the given shape, that of a lattice's entries, as float64."""
     return check_weights(name, check_log_probs(name, scores, len(shape), str(shape)), shape)

@@ -1,4 +1,4 @@
-"""Strings of real scanned handwritten digits, and how to score what a network reads in them. No loss, no network.
+"""Strings of real scanned handwritten digits, drawn at random. No loss, no network, no decoding.
 
 The images are scikit-learn's bundled copy of the test set of the UCI "Optical Recognition of Handwritten Digits" data
 (13 writers, 1797 images of 8 x 8 pixels): nothing is downloaded.
@@ -9,13 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from rapidfuzz.distance import Levenshtein
 from sklearn.datasets import load_digits
 
-from .._validation import check_at_least, check_integers, check_scores
+from .._validation import check_at_least, check_integers
 
-__all__ = ["BLANK", "NUM_SYMBOLS", "SYMBOLS", "DigitStrings", "blank_share", "greedy_decode", "label_error_rate",
-           "load_images", "make_strings", "peaks", "spell"]
+__all__ = ["BLANK", "NUM_SYMBOLS", "SYMBOLS", "DigitStrings", "load_images", "make_strings", "spell"]
 
 BLANK = 0  # digit d is label d + 1
 SYMBOLS = ("∅", *"0123456789")
@@ -122,102 +120,3 @@ def _pad(arrays):
     for row, array in zip(padded, arrays, strict=True):
         row[:len(array)] = array
     return padded, lengths
-
-
-def greedy_decode(logits, logit_lengths, *, blank=BLANK) -> list[list[int]]:
-    """Best symbol of each frame, repeats merged, blanks removed: one list of labels for each utterance.
-
-    Parameters
-    ----------
-    logits : (B, T, V) float array
-        Any scores: only their order in a frame counts.
-    logit_lengths : (B,) ints
-    blank : int
-
-    Returns
-    -------
-    list of B lists of labels
-
-    Examples
-    --------
-    >>> logits = np.eye(3)[[[1, 1, 0, 1, 2, 2, 0]]]
-    >>> greedy_decode(logits, np.array([7])), greedy_decode(logits, np.array([2]))
-    ([[1, 1, 2]], [[1]])
-    """
-    logits = check_scores("logits", logits, 3, "(B, T, V)")
-    logit_lengths = check_integers("logit_lengths", logit_lengths, 1, "(B,)")
-    return [list(peaks(u[:length], blank=blank).values()) for u, length in zip(logits, logit_lengths, strict=True)]
-
-
-def peaks(logits, *, blank=BLANK) -> dict[int, int]:
-    """Where greedy decoding reads each label of one utterance: the first frame of its run, and the label.
-
-    Parameters
-    ----------
-    logits : (T, V) float array
-    blank : int
-
-    Returns
-    -------
-    dict from frame to label, in the order of the frames
-
-    Examples
-    --------
-    >>> peaks(np.eye(3)[[1, 1, 0, 1, 2, 2, 0]])
-    {0: 1, 3: 1, 4: 2}
-    """
-    best = check_scores("logits", logits, 2, "(T, V)").argmax(-1)
-    starts = np.flatnonzero(np.diff(best, prepend=-1))  # the first frame of each run
-    return {int(t): int(best[t]) for t in starts if best[t] != blank}
-
-
-def blank_share(logits, logit_lengths, *, blank=BLANK) -> float:
-    """Share of the frames, padding left out, in which the blank is the best symbol.
-
-    Parameters
-    ----------
-    logits : (B, T, V) float array
-        Any scores: only their order in a frame counts.
-    logit_lengths : (B,) ints
-    blank : int
-
-    Returns
-    -------
-    float
-        In [0, 1]; all frames of the batch count alike.
-
-    Examples
-    --------
-    >>> blank_share(np.eye(3)[[[0, 1, 0, 0], [2, 0, 0, 0]]], np.array([4, 1]))
-    0.6
-    """
-    logits = check_scores("logits", logits, 3, "(B, T, V)")
-    logit_lengths = check_integers("logit_lengths", logit_lengths, 1, "(B,)")
-    in_use = np.arange(logits.shape[1]) < logit_lengths[:, None]
-    return float((logits.argmax(-1) == blank)[in_use].mean())
-
-
-def label_error_rate(decoded, targets, target_lengths) -> float:
-    """Edits needed to turn what was read into the targets, over the number of target labels, of all strings together.
-
-    Parameters
-    ----------
-    decoded : list of B lists of labels
-        What was read, as from :func:`greedy_decode`.
-    targets : (B, U) int array
-    target_lengths : (B,) ints
-
-    Returns
-    -------
-    float
-        0 if all is right; it can exceed 1 if much too much was read.
-
-    Examples
-    --------
-    >>> label_error_rate([[1, 2], [3]], np.array([[1, 2, 2], [3, 0, 0]]), np.array([3, 1]))
-    0.25
-    """
-    # rapidfuzz: edits are insertions, deletions and substitutions, one each
-    edits = [Levenshtein.distance(read, list(true[:length]))
-             for read, true, length in zip(decoded, np.asarray(targets).tolist(), target_lengths, strict=True)]
-    return sum(edits) / int(np.sum(target_lengths))
