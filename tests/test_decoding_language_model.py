@@ -95,10 +95,10 @@ def test_what_it_is_fitted_on():
 
 @pytest.mark.parametrize("make, says", [
     (lambda: NGramModel([[1]], num_symbols=2, order=0), "order = 0; expected order >= 1"),
-    (lambda: NGramModel([[1, 2]], num_symbols=2), r"targets\[1\] = 2; expected 0 <= label < V = 2"),
-    (lambda: NGramModel([[0]], num_symbols=2), r"targets\[0\] = 0; expected a label other than blank = 0"),
+    (lambda: NGramModel([[1, 2]], num_symbols=2), r"strings\[0\]\[1\] = 2; expected 0 <= label < V = 2"),
+    (lambda: NGramModel([[0]], num_symbols=2), r"strings\[0\]\[0\] = 0; expected a label other than blank = 0"),
     (lambda: NGramModel([], num_symbols=2, blank=2), "blank = 2; expected 0 <= blank < V = 2"),
-    (lambda: NGramModel([], num_symbols=2).log_prob([0]), r"targets\[0\] = 0; expected a label other than blank"),
+    (lambda: NGramModel([], num_symbols=2).log_prob([0]), r"prefix\[0\] = 0; expected a label other than blank"),
     (lambda: NGramModel([], num_symbols=2).perplexity([]), "the number of strings = 0; expected "),
 ])
 def test_bad_arguments(make, says):

@@ -154,8 +154,8 @@ def test_arguments_stay_as_they_are():
     (np.zeros((2, 3, 1)), 0, [], r"weights has shape \(2, 3, 1\); expected 2 axes"),
     (np.array([[0.0, np.nan]]), 0, [], r"weights\[0, 1\] = nan; expected no NaN"),
     (np.zeros((2, 3)), 3, [], "blank = 3; expected 0 <= blank < V = 3"),
-    (np.zeros((2, 3)), 0, [1, 3], r"targets\[1\] = 3; expected 0 <= label < V = 3"),
-    (np.zeros((2, 3)), 1, [1], r"targets\[0\] = 1; expected a label other than blank = 1"),
+    (np.zeros((2, 3)), 0, [1, 3], r"labels\[1\] = 3; expected 0 <= label < V = 3"),
+    (np.zeros((2, 3)), 1, [1], r"labels\[0\] = 1; expected a label other than blank = 1"),
 ])
 def test_bad_arguments_of_ctc(weights, blank, labels, says):
     with pytest.raises(ValueError, match=f"^{says}"):
@@ -168,7 +168,7 @@ def test_bad_arguments_of_ctc(weights, blank, labels, says):
     (np.zeros((0, 3)), [], "T = 0; expected T >= 1"),
     (np.array([[0.0, np.nan]]), [], r"row\(\(\)\)\[0, 1\] = nan; expected no NaN"),
     (np.zeros(3), [], r"row\(\(\)\) has shape \(3,\); expected 2 axes \(T, V\)"),
-    (np.log([[0.5, 0.5]]), [1, 0], r"targets\[1\] = 0; expected a label other than blank = 0"),
+    (np.log([[0.5, 0.5]]), [1, 0], r"labels\[1\] = 0; expected a label other than blank = 0"),
 ])
 def test_bad_arguments_of_rnnt(row, labels, says):
     with pytest.raises(ValueError, match=f"^{says}"):

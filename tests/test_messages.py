@@ -15,6 +15,7 @@ import torch
 
 from reference_impl import _validation, batched, ctc, hat, lattice_loss, log_softmax, rnnt, second_order
 from reference_impl.as_published.ctc_conventions import rescaled_alpha
+from reference_impl.decoding import RNNTPrefixScorer
 from reference_impl.lattice import Arc, Lattice, arc_posteriors, forward
 from reference_impl.semiring import MAX
 from reference_impl.topology import (
@@ -345,6 +346,8 @@ CASES += [
     (lambda: torch.func.grad(lambda logits: by_torch("ctc", logits))(LOGITS.detach()), RuntimeError,
      "ctc_loss was called inside a transform of torch.func (grad, vmap, ...), which it has no rule for; expected a "
      "call outside, and torch.autograd"),
+    (lambda: RNNTPrefixScorer(lambda labels: np.array([[0.0], [2.0]])).start(), ValueError,
+     "log-sum-exp of row(())[1] = 2.0; expected at most 0, as of log-probs"),
 ]
 
 

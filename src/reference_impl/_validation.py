@@ -198,19 +198,19 @@ def check_integers(name, values, rank, axes):
     return values.astype(np.int64)
 
 
-def check_targets(targets, num_symbols, blank):
+def check_targets(targets, num_symbols, blank, *, name="targets"):
     """The labels of one utterance, as int64: inside [0, V), none equal to ``blank``."""
-    targets = check_integers("targets", targets, 1, "(U,)")
-    _check_labels(targets, num_symbols, blank, ())
+    targets = check_integers(name, targets, 1, "(U,)")
+    _check_labels(targets, num_symbols, blank, (), name)
     return targets
 
 
-def _check_labels(labels, num_symbols, blank, offset):
+def _check_labels(labels, num_symbols, blank, offset, name="targets"):
     for u, label in enumerate(labels.tolist()):
         if not 0 <= label < num_symbols:
-            _fail("targets", (*offset, u), label, f"0 <= label < V = {num_symbols}")
+            _fail(name, (*offset, u), label, f"0 <= label < V = {num_symbols}")
         if label == blank:
-            _fail("targets", (*offset, u), label, f"a label other than blank = {blank}")
+            _fail(name, (*offset, u), label, f"a label other than blank = {blank}")
 
 
 def check_rows(name, rows, target_axis):

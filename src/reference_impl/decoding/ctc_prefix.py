@@ -171,6 +171,6 @@ class CTCPrefixScorer:
         True
         """
         prefix = self.start()
-        for label in check_targets(labels, self.weights.shape[1], self.blank).tolist():
+        for label in check_targets(labels, self.weights.shape[1], self.blank, name="labels").tolist():
             prefix = self.extend(prefix, label)
         return prefix

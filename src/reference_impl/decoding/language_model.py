@@ -67,16 +67,16 @@ class NGramModel:
         # {context: {label, or V for the end: how often it followed}}, for contexts of every length.
         self.counts: dict[tuple[int, ...], dict[int, int]] = {}
         self._log_probs = {}
-        for string in strings:
-            string = self._checked(string)
+        for i, string in enumerate(strings):
+            string = self._checked(f"strings[{i}]", string)
             for u, label in enumerate([*string, num_symbols]):
                 context = self._context(string[:u])
                 for shorter in range(len(context) + 1):
                     followed = self.counts.setdefault(context[shorter:], {})
                     followed[label] = followed.get(label, 0) + 1
 
-    def _checked(self, labels):
-        return check_targets(labels, self.num_symbols, self.blank).tolist()
+    def _checked(self, name, labels):
+        return check_targets(labels, self.num_symbols, self.blank, name=name).tolist()
 
     def _context(self, prefix):
         """What the next label depends on: the last ``order - 1`` of the start and the labels."""
@@ -88,7 +88,7 @@ class NGramModel:
 
         The entry of the blank is 0.
         """
-        return self._probs(self._context(self._checked(prefix)))
+        return self._probs(self._context(self._checked("prefix", prefix)))
 
     def _probs(self, context):
         probs = np.full(self.num_symbols + 1, Fraction(1, self.num_symbols))  # the end takes the place of the blank
@@ -114,7 +114,7 @@ class NGramModel:
         >>> np.exp(model.log_prob((1,))).round(4).tolist()
         [0.0, 0.1667, 0.4167, 0.4167]
         """
-        context = self._context(self._checked(prefix))
+        context = self._context(self._checked("prefix", prefix))
         if context not in self._log_probs:
             with np.errstate(divide="ignore"):
                 self._log_probs[context] = np.log(self._probs(context).astype(np.float64))
@@ -129,7 +129,7 @@ class NGramModel:
         >>> round(model.string_log_prob([1, 2]) - model.string_log_prob([1, 1]), 4)  # log 5/2
         0.9163
         """
-        labels = self._checked(labels)
+        labels = self._checked("labels", labels)
         return float(sum(self.log_prob(labels[:u])[k] for u, k in enumerate([*labels, self.num_symbols])))
 
     def perplexity(self, strings: Iterable[Sequence[int]]) -> float:

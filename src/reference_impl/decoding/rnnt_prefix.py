@@ -165,6 +165,6 @@ class RNNTPrefixScorer:
         True
         """
         prefix = self.start()
-        for label in check_targets(labels, prefix.row.shape[1], self.blank).tolist():
+        for label in check_targets(labels, prefix.row.shape[1], self.blank, name="labels").tolist():
             prefix = self.extend(prefix, label)
         return prefix
