@@ -101,7 +101,34 @@ def test_pruning_table(tmp_path):
         assert row["ratio_to_whole_grid"] == pytest.approx(row["median"] / rows[0]["median"])
 
 
-@pytest.mark.parametrize("name", ["accuracy", "kernels_executed", "kernels_sm90", "long_utterance", "pruning"])
+def test_long_alignment(tmp_path):
+    """A simulation, and the same numbers from files: labels that are heard well lie where they were put."""
+    sys.path.insert(0, str(BENCHMARKS))
+    try:
+        import long_alignment
+    finally:
+        sys.path.remove(str(BENCHMARKS))
+    rng = np.random.default_rng(0)
+    targets, first, last = long_alignment.simulated(tmp_path / "l.npy", 500, 6, 12.0, 0.0, rng)
+    for name, array in (("t", targets), ("f", first), ("e", last)):
+        np.save(tmp_path / f"{name}.npy", array)
+    assert (first[1:] > last[:-1] + (targets[1:] == targets[:-1])).all() and last[-1] < 500
+    files = {"--log-probs": "l", "--targets": "t", "--first": "f", "--last": "e"}
+    run("long_alignment.py", *(part for option, name in files.items() for part in (option, tmp_path / f"{name}.npy")),
+        "--output", tmp_path / "files.json")
+    run("long_alignment.py", "--frames", 500, 600, "--symbols", 6, "--raised", 12, "--wrong", 0, "--band", 40,
+        "--output", tmp_path / "long_alignment.json")
+    (row,) = json.loads((tmp_path / "files.json").read_text())["rows"]
+    result = json.loads((tmp_path / "long_alignment.json").read_text())
+    assert [each["T"] for each in result["rows"]] == [500, 600] and result["simulation"]["raised"] == 12
+    assert row["source"] == "file" and row["U"] == len(targets) and row["predicted_bytes"] > row["peak_bytes"] / 2
+    for each in (row, *result["rows"]):
+        assert each["first_within_1"] == each["last_within_1"] == 1.0 and each["peak_bytes"] > 0
+    assert result["rows"][0]["log_mass"] == row["log_mass"], "the same seed, and the band is wide enough"
+
+
+@pytest.mark.parametrize("name", ["accuracy", "kernels_executed", "kernels_sm90", "long_alignment", "long_utterance",
+                                  "pruning"])
 def test_stored_results_say_when_and_with_what(name):
     result = json.loads((BENCHMARKS.parent / "data" / f"{name}.json").read_text())
     assert result["what"] and result["date"] and result["versions"] and result["rows"]
