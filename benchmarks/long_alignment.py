@@ -1,20 +1,15 @@
-"""Forced alignment of very long audio by `reference_impl.alignment`: time, memory, and distance from the truth.
+"""90 minutes of synthetic speech aligned with its text: time, memory, and how far words lie from where they were said.
 
-    python benchmarks/long_alignment.py                    # T = 20,000: a table, and data/long_alignment.json
-    python benchmarks/long_alignment.py --frames 270000    # 90 minutes in frames of 20 ms: some minutes on one core
-    python benchmarks/long_alignment.py --log-probs l.npy --targets t.npy [--first f.npy --last e.npy]
+    python benchmarks/long_alignment.py                  # 90 minutes, and data/long_alignment.json
+    python benchmarks/long_alignment.py --minutes 10
 
-Without files the log-probs are simulated. A random text is spoken at 4.15 frames a letter: a letter lasts one to three
-frames, then blanks follow, at least one between two equal letters. In each frame the true symbol's score is raised, or
-in some frames that of a wrong symbol, noise is added, and log-softmax makes log-probs of it. They go to a file, and the
-alignment reads them from there through a memory map. Files of your own are read in the same way: log-probs (T, V) in
-nats, targets (U,), and for the errors the true first and last frame of each label.
+The utterances of the test voices in `data/speech` follow one another, each time in another room with other noise, until
+the minutes are full; their texts have a space between them. The network that `reference_impl.speech.stored` keeps hears
+each utterance by itself, and its log-probs (float32) go to a file, one utterance after another.
 
-Each alignment is made twice, because tracemalloc takes time for every allocation. The first time seconds are taken,
-wall-clock time and beside it processor time of the process, which has one thread, and "resident" is by how much the
-most memory that the process ever had grew meanwhile, by the operating system. The second time "peak" is the most that
-Python and NumPy allocated at a time, by tracemalloc, result included and pages of the memory map not. A band, if asked
-for, lies around the straight line from the first frame to the last.
+The alignment reads this file in a process of its own, which has neither torch nor the network. "most_memory_bytes" is
+the most memory that this process ever held, by `resource.getrusage`: Python, NumPy, and what it read of the file are
+part of it. "seconds" are on the clock, "processor_seconds" of the process, which has one thread.
 """
 
 import argparse
@@ -22,140 +17,105 @@ import json
 import os
 import platform
 import resource
+import subprocess
 import sys
 import tempfile
 import time
-import tracemalloc
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 
 from reference_impl import __version__
-from reference_impl.alignment import band_around, choose_block, long_ctc_best_path, predicted_bytes
+from reference_impl.alignment import (
+    boundary_accuracy,
+    boundary_errors,
+    choose_block,
+    long_ctc_best_path,
+    predicted_bytes,
+    span_times,
+    word_spans,
+)
 
-FRAMES_A_LETTER = 4.15
-CHUNK = 4096
-
-
-def spoken(num_frames, num_symbols, rng):
-    """Labels of a random text, and the first and last frame of each; symbol 0 is the blank."""
-    U = int(num_frames / FRAMES_A_LETTER)
-    targets = rng.integers(1, num_symbols, U)
-    durations = rng.integers(1, 4, U)
-    repeats = np.append(targets[1:] == targets[:-1], False)
-    left = num_frames - durations.sum() - repeats.sum()
-    blanks = rng.multinomial(left, np.full(U + 1, 1 / (U + 1)))  # before the first label, and after each
-    after = blanks[1:] + repeats
-    first = blanks[0] + np.append(0, (durations + after).cumsum()[:-1])
-    return targets, first, first + durations - 1
+ROOT = Path(__file__).parent.parent
 
 
-def simulated(path, num_frames, num_symbols, raised, wrong, rng):
-    """Write log-probs of a random text to a file; its labels, and the true spans."""
-    targets, first, last = spoken(num_frames, num_symbols, rng)
-    truth = np.zeros(num_frames, np.int64)
-    for offset in range(3):
-        still = first + offset <= last
-        truth[first[still] + offset] = targets[still]
-    misheard = rng.random(num_frames) < wrong
-    heard = np.where(misheard, rng.integers(0, num_symbols, num_frames), truth)
-    log_probs = np.lib.format.open_memmap(path, "w+", np.float32, (num_frames, num_symbols))
-    for start in range(0, num_frames, CHUNK):
-        scores = rng.standard_normal((min(CHUNK, num_frames - start), num_symbols), np.float32)
-        scores[np.arange(len(scores)), heard[start:start + CHUNK]] += raised
-        log_probs[start:start + CHUNK] = scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)
-    log_probs.flush()
-    return targets, first, last
+def say(minutes, seed, folder):
+    """Write log-probs, labels, the labels of each word or space, and the true times of the words into a folder."""
+    import torch
+
+    from reference_impl.speech import batches, corpus, features, letters, networks, stored
+
+    torch.set_num_threads(1)
+    frame_seconds, network = networks.SUBSAMPLING * features.HOP, stored.ctc_network()
+    utterances, wanted = corpus.load("test", ROOT / "data" / "speech"), 60 * minutes / frame_seconds
+    frames, labels, lengths, times = 0, [], [], []
+    with open(folder / "log_probs.f32", "wb") as file:
+        while frames < wanted:
+            for said in batches.examples(utterances, seed=seed):
+                if frames >= wanted:
+                    break
+                with torch.no_grad():
+                    logits, _ = network(torch.from_numpy(said.frames[None]), torch.tensor([len(said.frames)]))
+                file.write(torch.log_softmax(logits[0], dim=-1).numpy().tobytes())
+                words = said.utterance.words
+                times += [(frames * frame_seconds + word.start, frames * frame_seconds + word.end) for word in words]
+                labels += [letters.SPACE] * bool(labels) + said.labels.tolist()
+                lengths += [1] * bool(lengths) + [n for word in words for n in (len(word.name), 1)][:-1]
+                frames += logits.shape[1]
+            seed += 1
+    np.savez(folder / "text.npz", labels=labels, lengths=lengths, times=times, frame_seconds=frame_seconds,
+             shape=(frames, letters.NUM_SYMBOLS))
 
 
-def measured(log_probs, targets, blank, block, num_labels):
-    """The best path, and a row of what it took."""
-    (T, V), U = log_probs.shape, len(targets)
-    band = {}
-    if num_labels:
-        band = {"first_labels": band_around(np.arange(T) * U // T, num_labels, U), "num_labels": num_labels}
-    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def align(folder):
+    """Align what a folder holds; what it took, and the errors of the boundaries."""
+    text = dict(np.load(folder / "text.npz"))
+    (T, V), labels = text["shape"].tolist(), text["labels"]
+    log_probs = np.memmap(folder / "log_probs.f32", np.float32, "r", shape=(T, V))
     start, processor = time.perf_counter(), time.process_time()
-    found = long_ctc_best_path(log_probs, targets, blank=blank, block=block, **band)
+    found = long_ctc_best_path(log_probs, labels)
     seconds, processor = time.perf_counter() - start, time.process_time() - processor
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - resident
-    tracemalloc.start()
-    again = long_ctc_best_path(log_probs, targets, blank=blank, block=block, **band)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    if not np.array_equal(found.path, again.path):
-        raise RuntimeError("two alignments of the same log-probs differ")
-    row = {"T": T, "U": U, "S": 2 * U + 1, "V": V, "band_labels": num_labels or None,
-           "block": block or (None if num_labels else choose_block(T, U, V)),
-           "seconds": seconds, "processor_seconds": processor, "peak_bytes": peak,
-           "predicted_bytes": None if num_labels else predicted_bytes(T, U, V, block),
-           "resident_growth_bytes": grown * (1 if sys.platform == "darwin" else 1024),
-           "bytes_of_all_pointers": T * (2 * U + 1), "log_mass": found.log_mass}
-    return found, row
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
-
-def errors(found, first, last):
-    """Distances of the labels' first and last frames from the true ones: shares, means and largest, in frames."""
-    row = {}
-    for name, ours, theirs in (("first", found.first, first), ("last", found.last, last)):
-        distance = np.abs(ours - theirs)
-        row |= {f"{name}_exact": float((distance == 0).mean()), f"{name}_within_1": float((distance <= 1).mean()),
-                f"{name}_mean": float(distance.mean()), f"{name}_largest": int(distance.max())}
+    first, last = (frames[::2] for frames in word_spans(found.first, found.last, text["lengths"]))  # no spaces
+    row = {"T": T, "U": len(labels), "V": V, "words": len(first), "minutes": T * float(text["frame_seconds"]) / 60,
+           "block": choose_block(T, len(labels), V), "seconds": seconds, "processor_seconds": processor,
+           "most_memory_bytes": most, "predicted_bytes": predicted_bytes(T, len(labels), V),
+           "bytes_of_all_pointers": T * (2 * len(labels) + 1), "log_mass": found.log_mass}
+    for name, ours, true in zip(("starts", "ends"), span_times(first, last, float(text["frame_seconds"])),
+                                text["times"].T, strict=True):
+        accuracy = boundary_accuracy(boundary_errors([ours], [true]), draws=1)
+        row |= {f"{name}: {what}": estimate.value for what, estimate in accuracy.items()}
     return row
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--frames", type=int, nargs="*", default=[20000], help="T of each simulation (default: 20000)")
-    parser.add_argument("--symbols", type=int, default=32, help="V of a simulation, blank included (default: 32)")
-    parser.add_argument("--raised", type=float, default=4.0, help="nats by which the heard symbol's score is raised")
-    parser.add_argument("--wrong", type=float, default=0.1, help="share of frames in which any symbol is heard")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--log-probs", type=Path, help="a file .npy of your own, (T, V), nats")
-    parser.add_argument("--targets", type=Path, help="a file .npy of its labels, (U,) ints")
-    parser.add_argument("--first", type=Path, help="a file .npy of the labels' true first frames")
-    parser.add_argument("--last", type=Path, help="a file .npy of the labels' true last frames")
-    parser.add_argument("--blank", type=int, default=0)
-    parser.add_argument("--block", type=int, help="frames of a block (default: the one with the least memory)")
-    parser.add_argument("--band", type=int, help="labels of a band around the straight line (default: no band)")
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent.parent / "data" / "long_alignment.json")
+    parser.add_argument("--minutes", type=float, default=90)
+    parser.add_argument("--seed", type=int, default=0, help="of rooms and noise")
+    parser.add_argument("--output", type=Path, default=ROOT / "data" / "long_alignment.json")
+    parser.add_argument("--align", type=Path, help=argparse.SUPPRESS)  # what the process of its own is asked
     options = parser.parse_args()
-    if (options.log_probs is None) != (options.targets is None):
-        parser.error("--log-probs and --targets belong together")
-
-    print("      T       S  block   seconds processor   peak MB predicted  resident   first frame exact  largest error")
-    rows = []
+    if options.align:
+        print(json.dumps(align(options.align)))
+        return
     with tempfile.TemporaryDirectory() as folder:
-        for T in [None] if options.log_probs else options.frames:
-            rng, path = np.random.default_rng(options.seed), options.log_probs or Path(folder) / "log_probs.npy"
-            if options.log_probs:
-                targets, first, last = (each and np.load(each) for each in (
-                    options.targets, options.first, options.last))
-            else:
-                targets, first, last = simulated(path, T, options.symbols, options.raised, options.wrong, rng)
-            log_probs = np.load(path, mmap_mode="r")
-            found, row = measured(log_probs, targets, options.blank, options.block, options.band)
-            row["source"] = "file" if options.log_probs else "simulated"
-            if first is not None and last is not None:
-                row |= errors(found, first, last)
-            rows.append(row)
-            print(f"{row['T']:7} {row['S']:7} {row['block'] or '':>6} {row['seconds']:9.1f} "
-                  f"{row['processor_seconds']:9.1f} {row['peak_bytes'] / 1e6:9.1f} "
-                  f"{(row['predicted_bytes'] or 0) / 1e6:9.1f} {row['resident_growth_bytes'] / 1e6:9.1f} "
-                  f"{row.get('first_exact', float('nan')):19.4f} {row.get('first_largest', ''):>14}", flush=True)
+        say(options.minutes, options.seed, Path(folder))
+        done = subprocess.run([sys.executable, __file__, "--align", folder], check=True, stdout=subprocess.PIPE)
+    row = json.loads(done.stdout)
     result = {
-        "what": "reference_impl.alignment.long_ctc_best_path: time, memory, and distance to the true spans in frames",
+        "what": "reference_impl.alignment.long_ctc_best_path on synthetic speech: time, memory, errors in seconds",
+        "command": f"python benchmarks/long_alignment.py --minutes {options.minutes:g} --seed {options.seed}",
         "date": datetime.now(UTC).date().isoformat(),
         "versions": {"reference_impl": __version__, "numpy": np.__version__, "python": platform.python_version()},
         "machine": {"architecture": platform.machine(), "cores": os.cpu_count()},
-        "simulation": None if options.log_probs else {
-            "frames_a_letter": FRAMES_A_LETTER, "raised": options.raised, "wrong": options.wrong, "seed": options.seed},
-        "rows": rows,
+        "rows": [row],
     }
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    print(f"written: {options.output}")
+    for name, value in row.items():
+        print(f"{name:24} {value:,.3f}" if isinstance(value, float) else f"{name:24} {value:,}")
 
 
 if __name__ == "__main__":

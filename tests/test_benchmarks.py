@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reference_impl import ctc, log_softmax, rnnt
+from reference_impl import alignment, ctc, log_softmax, rnnt
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
@@ -102,29 +102,29 @@ def test_pruning_table(tmp_path):
 
 
 def test_long_alignment(tmp_path):
-    """A simulation, and the same numbers from files: labels that are heard well lie where they were put."""
+    """Half a minute: the errors are those of a whole alignment of the same speech, in a process with little memory."""
+    run("long_alignment.py", "--minutes", 0.5, "--output", tmp_path / "long_alignment.json")
+    (row,) = json.loads((tmp_path / "long_alignment.json").read_text())["rows"]
     sys.path.insert(0, str(BENCHMARKS))
     try:
         import long_alignment
     finally:
         sys.path.remove(str(BENCHMARKS))
-    rng = np.random.default_rng(0)
-    targets, first, last = long_alignment.simulated(tmp_path / "l.npy", 500, 6, 12.0, 0.0, rng)
-    for name, array in (("t", targets), ("f", first), ("e", last)):
-        np.save(tmp_path / f"{name}.npy", array)
-    assert (first[1:] > last[:-1] + (targets[1:] == targets[:-1])).all() and last[-1] < 500
-    files = {"--log-probs": "l", "--targets": "t", "--first": "f", "--last": "e"}
-    run("long_alignment.py", *(part for option, name in files.items() for part in (option, tmp_path / f"{name}.npy")),
-        "--output", tmp_path / "files.json")
-    run("long_alignment.py", "--frames", 500, 600, "--symbols", 6, "--raised", 12, "--wrong", 0, "--band", 40,
-        "--output", tmp_path / "long_alignment.json")
-    (row,) = json.loads((tmp_path / "files.json").read_text())["rows"]
-    result = json.loads((tmp_path / "long_alignment.json").read_text())
-    assert [each["T"] for each in result["rows"]] == [500, 600] and result["simulation"]["raised"] == 12
-    assert row["source"] == "file" and row["U"] == len(targets) and row["predicted_bytes"] > row["peak_bytes"] / 2
-    for each in (row, *result["rows"]):
-        assert each["first_within_1"] == each["last_within_1"] == 1.0 and each["peak_bytes"] > 0
-    assert result["rows"][0]["log_mass"] == row["log_mass"], "the same seed, and the band is wide enough"
+    long_alignment.say(0.5, 0, tmp_path)
+    text = np.load(tmp_path / "text.npz")
+    log_probs = np.fromfile(tmp_path / "log_probs.f32", np.float32).reshape(text["shape"])
+    found = alignment.ctc_best_path(log_probs, text["labels"])
+    assert row["T"] == len(log_probs) and row["log_mass"] == found.log_mass and 0.5 <= row["minutes"] < 0.6
+    assert text["lengths"].sum() == row["U"] and len(text["times"]) == row["words"]
+    assert "".join(np.array([*" _'abcdefghijklmnopqrstuvwxyz"])[text["labels"][:3]]).isalpha()
+    word = np.append(0, text["lengths"].cumsum())[:-1][::2]
+    starts = found.first[word] * text["frame_seconds"] - text["times"][:, 0]
+    assert row["starts: bias"] == pytest.approx(starts.mean(), rel=0, abs=1e-12)
+    assert row["starts: median absolute"] == pytest.approx(np.median(abs(starts)), rel=0, abs=1e-12)
+    last = found.last[word + text["lengths"][::2] - 1]
+    ends = (last + 1) * text["frame_seconds"] - text["times"][:, 1]
+    assert row["ends: bias"] == pytest.approx(ends.mean(), rel=0, abs=1e-12)
+    assert 2e7 < row["most_memory_bytes"] < 2e8, "the process has no torch"
 
 
 @pytest.mark.parametrize("name", ["accuracy", "kernels_executed", "kernels_sm90", "long_alignment", "long_utterance",

@@ -1,7 +1,7 @@
 """The best path of a target, and the frames that it gives to each label: forced alignment. No posteriors are here.
 
-The recursions of CTC and RNN-T run with a maximum in place of the sum, and a back-pointer for each node says which arc
-brought the maximum. :mod:`.posterior` has what all paths say together.
+The path is that of :func:`reference_impl.lattice.best_path` in the lattice of the loss, and the spans are read off its
+arcs. :mod:`.posterior` has what all paths say together, and :mod:`.long` the same path for long audio.
 """
 
 from __future__ import annotations
@@ -10,17 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._validation import NoAlignment, check_integers, check_weights, check_word_lengths, no_path_beyond
-from ._masses import (
-    arriving,
-    ctc_alpha,
-    ctc_dead_frame,
-    ctc_problem,
-    rnnt_alpha,
-    rnnt_dead_frame,
-    rnnt_problem,
-    skip_penalty,
-)
+from .._validation import NoAlignment, check_integers, check_weights, check_word_lengths
+from ._arcs import ctc_arcs, rnnt_arcs
 
 __all__ = ["BestPath", "NoAlignment", "ctc_best_path", "rnnt_best_path", "word_spans"]
 
@@ -50,8 +41,8 @@ def ctc_best_path(log_probs, targets, *, blank=0) -> BestPath:
     """The path of the largest mass (Viterbi). Of several, the one that, read from its end, stays in a state longest.
 
     At a tie the last frame prefers the last label to the blank after it, and each frame before it prefers to stay,
-    then to have moved by one state, then to have skipped a blank. :func:`reference_impl.lattice.best_path` chooses the
-    same path of :func:`reference_impl.topology.ctc_lattice`.
+    then to have moved by one state, then to have skipped a blank: the order of the arcs in
+    :func:`reference_impl.topology.ctc_lattice`.
 
     Parameters
     ----------
@@ -82,34 +73,29 @@ def ctc_best_path(log_probs, targets, *, blank=0) -> BestPath:
     >>> round(float(np.exp(found.log_mass)), 12) == round(0.9 * 0.8 * 0.6 * 0.7, 12)
     True
     """
-    emissions, extended, targets = ctc_problem(log_probs, targets, blank)
-    T, S = emissions.shape
-    if T == 0:
-        return BestPath(0.0, *np.zeros((3, 0), np.int64))
-    penalty = skip_penalty(extended)
-    alpha = ctc_alpha(emissions, penalty, plus=np.maximum)
-    back = arriving(alpha[:-1], penalty).argmax(axis=0)  # the states that the best path into (t + 1, s) came up by
-    ends = np.arange(max(S - 2, 0), S)
-    state = int(ends[alpha[-1, ends].argmax()])
-    if alpha[-1, state] == -np.inf:
-        raise no_path_beyond(ctc_dead_frame(alpha))
-    states = np.full(T, state)
-    for t in reversed(range(T - 1)):
-        states[t] = states[t + 1] - back[t, states[t + 1]]
-    return BestPath(float(alpha[-1, state]), states, *_runs(states, len(targets)))
+    arcs = ctc_arcs(log_probs, targets, blank)
+    chosen = arcs.best_path()
+    path = arcs.targets[chosen[:-1], 1]  # the last arc leads to the end
+    return BestPath(sum(arcs.weights[chosen].tolist()), path, *runs(path, len(targets)))
 
 
-def _runs(states, num_labels):
-    """First and last frame of each label in a path of states, which never falls."""
+def runs(path, num_labels) -> tuple[np.ndarray, np.ndarray]:
+    """First and last frame of each label in a path of CTC's states, which never falls.
+
+    Examples
+    --------
+    >>> runs(np.array([0, 1, 1, 2, 3]), 2)
+    (array([1, 4]), array([2, 4]))
+    """
     labels = 2 * np.arange(num_labels) + 1
-    return np.searchsorted(states, labels), np.searchsorted(states, labels, side="right") - 1
+    return np.searchsorted(path, labels), np.searchsorted(path, labels, side="right") - 1
 
 
 def rnnt_best_path(log_probs, targets, *, blank=0) -> BestPath:
     """The path of the largest mass (Viterbi). Of several, the one that writes its last label earliest, and so on back.
 
-    At a tie a node prefers to have been entered by a blank. :func:`reference_impl.lattice.best_path` chooses the same
-    path of :func:`reference_impl.topology.rnnt_lattice`.
+    At a tie a node prefers to have been entered by a blank: the order of the arcs in
+    :func:`reference_impl.topology.rnnt_lattice`.
 
     Parameters
     ----------
@@ -138,22 +124,11 @@ def rnnt_best_path(log_probs, targets, *, blank=0) -> BestPath:
     >>> found.path.tolist(), found.first.tolist()
     ([[0, 0], [1, 0], [1, 1]], [1])
     """
-    blanks, labels, targets = rnnt_problem(log_probs, targets, blank)
-    T, U = labels.shape
-    alpha = rnnt_alpha(blanks, labels, plus=np.maximum)
-    log_mass = float(alpha[-1, -1] + blanks[-1, -1])
-    if log_mass == -np.inf:
-        raise no_path_beyond(rnnt_dead_frame(alpha))
-    by_blank, by_label = np.full((2, T, U + 1), -np.inf)
-    by_blank[1:], by_label[:, 1:] = alpha[:-1] + blanks[:-1], alpha[:, :-1] + labels
-    back = by_label > by_blank  # whether the best path into (t, u) came by the label
-    path = np.zeros((T + U, 2), np.int64)
-    t, u = T - 1, U
-    for n in reversed(range(T + U)):
-        path[n] = t, u
-        t, u = (t, u - 1) if back[t, u] else (t - 1, u)
-    frames = path[1:][path[1:, 1] > path[:-1, 1], 0]
-    return BestPath(log_mass, path, frames, frames.copy())
+    arcs = rnnt_arcs(log_probs, targets, blank)
+    chosen = arcs.best_path()
+    path = arcs.sources[chosen]
+    frames = path[arcs.moves[chosen], 0]  # of the label arcs
+    return BestPath(sum(arcs.weights[chosen].tolist()), path, frames, frames.copy())
 
 
 def word_spans(first, last, word_lengths) -> tuple[np.ndarray, np.ndarray]:

@@ -19,7 +19,7 @@ import numpy as np
 
 from .._validation import NoAlignment, check_at_least, check_integers, no_path_beyond
 from ._lanes import CHUNK, Lanes, check_long_problem, checkpoint_bytes, rows_of, windows
-from .best_path import BestPath
+from .best_path import BestPath, runs
 
 __all__ = ["FrameSource", "band_around", "choose_block", "long_ctc_best_path", "predicted_bytes"]
 
@@ -98,10 +98,7 @@ def long_ctc_best_path(log_probs, targets, *, blank=0, first_labels=None, num_la
     for start in reversed(range(0, T, block)):
         stop = min(start + block, T)
         state = _back(log_probs, targets, blank, low, high, checkpoints.pop(), states[start:stop], start, state)
-    labels = 2 * np.arange(U) + 1
-    first, last = np.searchsorted(states, labels), np.searchsorted(states, labels, side="right")
-    last -= 1
-    return BestPath(log_mass, states, first, last)
+    return BestPath(log_mass, states, *runs(states, U))
 
 
 def _forward(log_probs, targets, blank, low, high, block, inside):

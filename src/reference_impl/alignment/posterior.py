@@ -7,8 +7,6 @@ state, with which the run ends.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from .._validation import (
@@ -19,23 +17,10 @@ from .._validation import (
     check_spans,
     check_weights,
     check_word_lengths,
-    no_path_beyond,
 )
-from ._masses import (
-    arriving,
-    ctc_alpha,
-    ctc_beta,
-    ctc_dead_frame,
-    ctc_problem,
-    leaving,
-    rnnt_alpha,
-    rnnt_beta,
-    rnnt_dead_frame,
-    rnnt_problem,
-    skip_penalty,
-)
+from ._arcs import ctc_arcs, rnnt_arcs
 
-__all__ = ["credible_frames", "ctc_run_posteriors", "ctc_span_posteriors", "mass_near", "mean_frame", "median_frame",
+__all__ = ["credible_frames", "ctc_run_posteriors", "ctc_span_posteriors", "mass_near", "median_frame",
            "rnnt_frame_posteriors", "rnnt_span_posteriors"]
 
 
@@ -70,42 +55,14 @@ def ctc_run_posteriors(log_probs, targets, *, blank=0) -> tuple[np.ndarray, np.n
     >>> starts.round(4).tolist(), ends.round(4).tolist()
     ([[0.5, 0.3333, 0.1667]], [[0.1667, 0.3333, 0.5]])
     """
-    arcs, labels = _ctc_arcs(log_probs, targets, blank), np.s_[:, 1::2]
-    starts = np.exp(arcs.enter + arcs.emissions + arcs.beta - arcs.log_z)
-    ends = np.exp(arcs.alpha + arcs.leave - arcs.log_z)
-    return starts[labels].T, ends[labels].T
-
-
-class _Arcs(NamedTuple):
-    """Log masses of CTC: (T, S) but for ``penalty`` (S,) and ``log_z``.
-
-    ``enter`` is the mass of the prefixes about to enter a state in frame t, ``leave`` that of the suffixes that leave
-    it after frame t; neither includes the emission at t.
-    """
-
-    enter: np.ndarray
-    leave: np.ndarray
-    alpha: np.ndarray
-    beta: np.ndarray
-    emissions: np.ndarray
-    penalty: np.ndarray
-    log_z: float
-
-
-def _ctc_arcs(log_probs, targets, blank):
-    emissions, extended, _ = ctc_problem(log_probs, targets, blank)
-    T, S = emissions.shape
-    penalty = skip_penalty(extended)
-    alpha, beta = ctc_alpha(emissions, penalty), ctc_beta(emissions, penalty)
-    log_z = np.logaddexp.reduce(alpha[-1, max(S - 2, 0):]) if T else 0.0
-    if log_z == -np.inf:
-        raise no_path_beyond(ctc_dead_frame(alpha))
-    enter, leave = np.full((2, T, S), -np.inf)
-    enter[:1, :2] = 0.0
-    enter[1:] = np.logaddexp.reduce(arriving(alpha[:-1], penalty)[1:])
-    leave[T - 1:, max(S - 2, 0):] = 0.0
-    leave[:-1] = np.logaddexp.reduce(leaving(emissions[1:] + beta[1:], penalty)[1:])
-    return _Arcs(enter, leave, alpha, beta, emissions, penalty, log_z)
+    arcs = ctc_arcs(log_probs, targets, blank)
+    posteriors = arcs.posteriors()
+    starts, ends = np.zeros((2, len(targets), len(log_probs)))
+    for found, nodes in ((starts, arcs.targets), (ends, arcs.sources)):
+        of_label = arcs.moves & (nodes[:, 1] % 2 == 1)
+        frames, states = nodes[of_label].T
+        np.add.at(found, (states // 2, frames), posteriors[of_label])
+    return starts, ends
 
 
 def ctc_span_posteriors(log_probs, targets, first, last, *, word_lengths=None, blank=0) -> np.ndarray:
@@ -133,16 +90,11 @@ def ctc_span_posteriors(log_probs, targets, first, last, *, word_lengths=None, b
     >>> ctc_span_posteriors(np.zeros((3, 2)), [1], [0], [1]).round(4).tolist()
     [0.1667]
     """
-    arcs = _ctc_arcs(log_probs, targets, blank)
-    T, S = arcs.alpha.shape
-    lengths, first, last = _spans(first, last, word_lengths, S // 2, T)
-    found, u = np.zeros(len(lengths)), 0
-    for w, (length, start, end) in enumerate(zip(lengths, first, last, strict=True)):
-        states = slice(2 * u + 1, 2 * (u + length))  # from the word's first label to its last
-        inside = ctc_alpha(arcs.emissions[start:end + 1, states], arcs.penalty[states], entries=1)[-1, -1]
-        found[w] = np.exp(arcs.enter[start, states.start] + inside + arcs.leave[end, states.stop - 1] - arcs.log_z)
-        u += length
-    return found
+    arcs = ctc_arcs(log_probs, targets, blank)
+    enters, leaves = (np.where(arcs.moves, nodes[:, 1], -1) for nodes in (arcs.targets, arcs.sources))
+    return np.array([arcs.share_without(((enters == 2 * labels.start + 1) & (arcs.targets[:, 0] != start))
+                                        | ((leaves == 2 * labels.stop - 1) & (arcs.sources[:, 0] != end)))
+                     for labels, start, end in _spans(first, last, word_lengths, len(targets), len(log_probs))])
 
 
 def rnnt_frame_posteriors(log_probs, targets, *, blank=0) -> np.ndarray:
@@ -169,17 +121,11 @@ def rnnt_frame_posteriors(log_probs, targets, *, blank=0) -> np.ndarray:
     >>> rnnt_frame_posteriors(np.zeros((3, 3, 2)), [1, 1]).round(4).tolist()
     [[0.5, 0.3333, 0.1667], [0.1667, 0.3333, 0.5]]
     """
-    alpha, beta, _, labels = _rnnt_arcs(log_probs, targets, blank)
-    return np.exp(alpha[:, :-1] + labels + beta[:, 1:] - beta[0, 0]).T
-
-
-def _rnnt_arcs(log_probs, targets, blank):
-    """Alpha, beta (T, U+1) and the weights of blank arcs (T, U+1) and label arcs (T, U); a path exists."""
-    blanks, labels, _ = rnnt_problem(log_probs, targets, blank)
-    alpha, beta = rnnt_alpha(blanks, labels), rnnt_beta(blanks, labels)
-    if beta[0, 0] == -np.inf:
-        raise no_path_beyond(rnnt_dead_frame(alpha))
-    return alpha, beta, blanks, labels
+    arcs = rnnt_arcs(log_probs, targets, blank)
+    found = np.zeros((len(targets), len(log_probs)))
+    frames, labels = arcs.sources[arcs.moves].T
+    found[labels, frames] = arcs.posteriors()[arcs.moves]
+    return found
 
 
 def rnnt_span_posteriors(log_probs, targets, first, last, *, word_lengths=None, blank=0) -> np.ndarray:
@@ -203,48 +149,25 @@ def rnnt_span_posteriors(log_probs, targets, first, last, *, word_lengths=None, 
     >>> rnnt_span_posteriors(np.zeros((3, 3, 2)), [1, 1], [0], [1], word_lengths=[2]).round(4).tolist()
     [0.1667]
     """
-    alpha, beta, blanks, labels = _rnnt_arcs(log_probs, targets, blank)
-    T, U = labels.shape
-    lengths, first, last = _spans(first, last, word_lengths, U, T)
-    found, u = np.zeros(len(lengths)), 0
-    for w, (length, start, end) in enumerate(zip(lengths, first, last, strict=True)):
-        entered, left = alpha[start, u] + labels[start, u], beta[end, u + length] - beta[0, 0]
-        if length == 1:
-            found[w] = np.exp(entered + left) if start == end else 0.0
-        else:
-            frames, rows = slice(start, end + 1), slice(u + 1, u + length)  # from the first label to the last
-            inside = rnnt_alpha(blanks[frames, rows], labels[frames, u + 1:u + length - 1])[-1, -1]
-            found[w] = np.exp(entered + inside + labels[end, u + length - 1] + left)
-        u += length
-    return found
+    arcs = rnnt_arcs(log_probs, targets, blank)
+    frames, writes = arcs.sources[:, 0], np.where(arcs.moves, arcs.sources[:, 1], -1)
+    return np.array([arcs.share_without(((writes == labels.start) & (frames != start))
+                                        | ((writes == labels.stop - 1) & (frames != end)))
+                     for labels, start, end in _spans(first, last, word_lengths, len(targets), len(log_probs))])
 
 
 def _spans(first, last, word_lengths, num_labels, num_frames):
+    """Of each label or word its labels, and the frames that are claimed."""
     lengths = np.ones(num_labels, np.int64) if word_lengths is None else check_word_lengths(word_lengths, num_labels)
-    return lengths, *check_spans(first, last, len(lengths), num_frames)
+    first, last = check_spans(first, last, len(lengths), num_frames)
+    stops = lengths.cumsum()
+    return zip(map(range, stops - lengths, stops), first, last, strict=True)
 
 
 # --- what to report of a distribution over frames ---
 
 #: Sums of posteriors round, and are compared with one half by this margin.
 MARGIN = 1e-9
-
-
-def mean_frame(distribution) -> np.ndarray:
-    """The expected frame: (...,). Of all numbers it has the least expected squared error.
-
-    Parameters
-    ----------
-    distribution : (..., T) array
-        Probabilities; each row adds up to 1.
-
-    Examples
-    --------
-    >>> float(mean_frame([0.25, 0.5, 0.0, 0.25]))
-    1.25
-    """
-    distribution = check_distribution("distribution", distribution)
-    return distribution @ np.arange(distribution.shape[-1])
 
 
 def median_frame(distribution) -> np.ndarray:
@@ -254,8 +177,8 @@ def median_frame(distribution) -> np.ndarray:
 
     Parameters
     ----------
-    distribution
-        As for :func:`mean_frame`.
+    distribution : (..., T) array
+        Probabilities; each row adds up to 1.
 
     Examples
     --------
@@ -272,7 +195,7 @@ def credible_frames(distribution, level=0.95) -> tuple[np.ndarray, np.ndarray]:
     Parameters
     ----------
     distribution
-        As for :func:`mean_frame`.
+        As for :func:`median_frame`.
     level : float
         Above 0, at most 1; compared with a margin of 1e-9.
 
@@ -308,7 +231,7 @@ def mass_near(distribution, frames, tolerance=0) -> np.ndarray:
     Parameters
     ----------
     distribution : (..., T) array
-        As for :func:`mean_frame`.
+        As for :func:`median_frame`.
     frames : (...,) ints
         One frame for each row, in [0, T).
     tolerance : int

@@ -6,9 +6,8 @@ as it leaves a gap. Where nothing was held between two words that are spoken, no
 the two need a blank would depend on the pair. So a path is one choice of what each frame holds and of the words that
 are spoken, and no choice is counted twice.
 
-:func:`.star_lattice` says this arc by arc, for the engine of :mod:`reference_impl.lattice`; the functions here compute
-the same a row of states at a time. If the text has separators between words, make each one the last label of a word:
-then it is passed over with the word.
+:func:`star_lattice` says this arc by arc, and :mod:`reference_impl.lattice` does the rest. If the text has separators
+between words, make each one the last label of a word: then it is passed over with the word.
 """
 
 from __future__ import annotations
@@ -17,10 +16,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .. import _validation
 from .._validation import NoAlignment
-from ._star_graph import StarGraph
+from ..lattice import Lattice, Z, arc_posteriors, best_path
+from ..topology import named_lattice
 
-__all__ = ["STAR", "StarAlignment", "StarPosteriors", "star_best_path", "star_posteriors"]
+__all__ = ["STAR", "StarAlignment", "StarPosteriors", "star_best_path", "star_lattice", "star_posteriors",
+           "star_scores"]
 
 #: What :attr:`StarAlignment.symbols` holds in the frames of a star.
 STAR = -1
@@ -76,6 +78,93 @@ class StarPosteriors:
     ends: np.ndarray
 
 
+def star_lattice(words, num_frames, num_symbols, *, stars=None, blank=0) -> Lattice:
+    """The paths through words and stars, words passed over, as a lattice for :mod:`reference_impl.lattice`.
+
+    Parameters
+    ----------
+    words, stars, blank
+        As for :func:`.star_best_path`.
+    num_frames, num_symbols : int
+        T and V.
+
+    Returns
+    -------
+    Lattice
+        Of entries as :func:`star_scores` returns them. Nodes ``(t, "gap", g, place)`` hold a blank, the star or a blank
+        in frame t (places 0, 1 and 2), nodes ``(t, "word", w, state)`` a label or a blank of word w. Nodes
+        ``("next", t, w)`` hold no frame: t frames are done, and word w is the next to be spoken or passed over. The
+        last of them is the end.
+
+    Examples
+    --------
+    Two frames and one word: it is said in both, or in one beside a blank or a star; or it is passed over, and the
+    frames hold two blanks, two stars, or one of each.
+
+    >>> from reference_impl.lattice import enumerate_paths
+    >>> len(list(enumerate_paths(star_lattice([[1]], 2, 2))))
+    9
+    """
+    T, V = _validation.check_at_least("num_frames", num_frames, 0), _validation.check_int("V", num_symbols)
+    blank = _validation.check_blank(blank, V)
+    words = [word.tolist() for word in _validation.check_words(words, V, blank)]
+    stars, W = _validation.check_gaps(stars, len(words)), len(words)
+    states = list(_states(words, stars, V, blank))
+    nodes, arcs = ["start"], [("start", ("next", 0, 0), None)]
+    for t in range(T + 1):
+        nodes += [("next", t, w) for w in range(W + 1)]
+        arcs += [(("next", t, w), ("next", t, w + 1), (t, V + 1)) for w in range(W)]
+        for state, column, below in states if t < T else ():
+            node, kind, number, place = (t, *state), *state
+            nodes.append(node)
+            arcs += [((t - 1, *source), node, (t, column)) for source in (state, *below) if t > 0]
+            if kind == "gap":
+                if t == number == 0 and place < 2:
+                    arcs.append(("start", node, (t, column)))
+                arcs.append((node, ("next", t + 1, number), None))
+            elif place == 0:
+                arcs.append((("next", t, number), node, (t, column)))
+            if kind == "word" and t == T - 1 and place == 2 * len(words[number]) - 2:
+                arcs.append((node, ("next", T, number + 1), None))
+    return named_lattice(nodes, arcs, (T + 1, V + 2))
+
+
+def _states(words, may_stand, V, blank):
+    """Each state with the column of its entry, and the states that lead to it from one frame to the next."""
+    ended = []  # the last label of the word before
+    for g in range(len(words) + 1):
+        star, word = ("gap", g, 1), words[g] if g < len(words) else []
+        yield ("gap", g, 0), blank, ended
+        if may_stand[g]:
+            yield star, V, [("gap", g, 0), *ended]
+            yield ("gap", g, 2), blank, [star]
+        for i, label in enumerate(word):
+            if i == 0:
+                below = ended if g and words[g - 1][-1] != label else []
+            else:
+                yield ("word", g, 2 * i - 1), blank, [("word", g, 2 * i - 2)]
+                below = [("word", g, 2 * i - 1)] + [("word", g, 2 * i - 2)] * (word[i - 1] != label)
+            yield ("word", g, 2 * i), label, below
+        ended = [("word", g, 2 * len(word) - 2)]
+
+
+def star_scores(log_probs, *, star_score, skip_cost) -> np.ndarray:
+    """The entries of :func:`star_lattice`: log-probs, the star's score, and minus the cost of a word; (T + 1, V + 2).
+
+    Examples
+    --------
+    >>> star_scores(np.log([[0.5, 0.5]]), star_score=-2.0, skip_cost=3.0).round(2).tolist()
+    [[-0.69, -0.69, -2.0, -3.0], [-inf, -inf, -inf, -3.0]]
+    """
+    log_probs = _validation.check_log_probs("log_probs", log_probs, 2, "(T, V)")
+    star_score, cost = _validation.check_prices(star_score, skip_cost)
+    T, V = log_probs.shape
+    scores = np.full((T + 1, V + 2), -np.inf)
+    scores[:T, :V], scores[:T, V] = log_probs, star_score
+    scores[:, V + 1] = -np.inf if cost is None else -cost
+    return scores
+
+
 def star_best_path(log_probs, words, *, star_score, skip_cost, stars=None, blank=0) -> StarAlignment:
     """The path of the largest mass through words, stars and words passed over.
 
@@ -115,26 +204,35 @@ def star_best_path(log_probs, words, *, star_score, skip_cost, stars=None, blank
     >>> found.symbols.tolist(), found.spoken.tolist(), found.first.tolist()
     ([1, -1, 0], [True, False], [0, -1])
     """
-    graph = StarGraph(log_probs, words, star_score, skip_cost, stars, blank)
-    alpha = graph.alpha(np.maximum)
-    T, states = len(alpha), np.zeros(len(alpha), np.int64)
-    log_mass = _checked_mass(graph.total(alpha, np.maximum), T)
-    if T:
-        states[-1] = (alpha[-1] + graph.ends).argmax()
-    for t in reversed(range(T - 1)):
-        states[t] = graph.best_source(alpha[t], states[t + 1])
-    symbols = np.where(np.isin(states, graph.star), STAR, graph.symbols[states])
-    first, last = np.searchsorted(states, graph.labels), np.searchsorted(states, graph.labels, side="right") - 1
-    first, last = np.where(first > last, -1, first), np.where(first > last, -1, last)
-    word = np.searchsorted(graph.labels, graph.heads), np.searchsorted(graph.labels, graph.tails)
-    return StarAlignment(log_mass, symbols, first[word[0]] >= 0, first[word[0]], last[word[1]], first, last)
+    lattice, weights, words = _weighted(log_probs, words, star_score, skip_cost, stars, blank)
+    chosen = best_path(lattice, weights)
+    if not chosen:
+        raise _no_path(len(log_probs))
+    V, symbols, spans = lattice.shape[1] - 2, [], {}
+    for arc in (lattice.arcs[i] for i in chosen):
+        if arc.entry and arc.entry[1] <= V:  # not a word passed over
+            t, *state = lattice.nodes[arc.target]
+            symbols.append(STAR if arc.entry[1] == V else arc.entry[1])
+            spans.setdefault(tuple(state), [t, t])[1] = t
+    of_labels = [spans.get(("word", w, 2 * i), (-1, -1)) for w, word in enumerate(words) for i in range(len(word))]
+    first, last = np.array(of_labels, np.int64).reshape(-1, 2).T
+    stops = np.cumsum([len(word) for word in words], dtype=np.int64)
+    word_first, word_last = first[np.append(0, stops)[:-1]] if words else first, last[stops - 1]
+    return StarAlignment(sum(weights[list(chosen)].tolist()), np.array(symbols, np.int64), word_first >= 0, word_first,
+                         word_last, first, last)
 
 
-def _checked_mass(log_mass, num_frames):
-    if log_mass == -np.inf:
-        raise NoAlignment(f"log_probs has no path through words that is finite in all T = {num_frames} frames; "
-                          "expected one: more frames, fewer entries -inf, or a star_score and a skip_cost")
-    return float(log_mass)
+def _weighted(log_probs, words, star_score, skip_cost, stars, blank):
+    """The lattice, the weights of its arcs, and the words as lists."""
+    scores = star_scores(log_probs, star_score=star_score, skip_cost=skip_cost)
+    words = list(words)
+    lattice = star_lattice(words, len(scores) - 1, scores.shape[1] - 2, stars=stars, blank=blank)
+    return lattice, lattice.arc_weights(scores), words
+
+
+def _no_path(num_frames):
+    return NoAlignment(f"log_probs has no path through words that is finite in all T = {num_frames} frames; expected "
+                       "one: more frames, fewer entries -inf, or a star_score and a skip_cost")
 
 
 def star_posteriors(log_probs, words, *, star_score, skip_cost, stars=None, blank=0) -> StarPosteriors:
@@ -152,19 +250,18 @@ def star_posteriors(log_probs, words, *, star_score, skip_cost, stars=None, blan
     >>> found.star.round(12).tolist(), found.spoken.round(12).tolist()
     ([0.25], [0.75])
     """
-    graph = StarGraph(log_probs, words, star_score, skip_cost, stars, blank)
-    alpha = graph.alpha(np.logaddexp)
-    T, W = len(alpha), len(graph.heads)
-    log_z = _checked_mass(graph.total(alpha, np.logaddexp), T)
-    star, starts, ends = np.zeros(T), np.zeros((W, T)), np.zeros((W, T))
-    for t in reversed(range(T)):
-        enter = np.logaddexp.reduce(graph.arriving(alpha[t - 1], np.logaddexp)[1:]) if t else graph.begins
-        if t == T - 1:
-            leave = beta = graph.ends
-        else:
-            moves = graph.leaving(graph.emissions[t + 1] + beta)
-            leave, beta = np.logaddexp.reduce(moves[1:]), np.logaddexp.reduce(moves)
-        star[t] = np.exp(alpha[t] + beta - log_z)[graph.star].sum()
-        starts[:, t] = np.exp(enter + graph.emissions[t] + beta - log_z)[graph.heads]
-        ends[:, t] = np.exp(alpha[t] + leave - log_z)[graph.tails]
+    lattice, weights, words = _weighted(log_probs, words, star_score, skip_cost, stars, blank)
+    T, W, log_z = len(log_probs), len(words), float(Z(lattice, weights))
+    if log_z == -np.inf:
+        raise _no_path(T)
+    posteriors, starts, ends = arc_posteriors(lattice, weights), np.zeros((W, T)), np.zeros((W, T))
+    for arc, posterior in zip(lattice.arcs, posteriors, strict=True):
+        source, target = lattice.nodes[arc.source], lattice.nodes[arc.target]
+        if source[1:] == target[1:]:
+            continue  # a run goes on
+        if target[1] == "word" and target[3] == 0:
+            starts[target[2], target[0]] += posterior
+        if source[1] == "word" and source[3] == 2 * len(words[source[2]]) - 2:
+            ends[source[2], source[0]] += posterior
+    star = lattice.occupancy(posteriors)[:T, lattice.shape[1] - 2]
     return StarPosteriors(log_z, star, starts.sum(axis=1), starts, ends)
