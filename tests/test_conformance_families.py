@@ -151,7 +151,8 @@ def said_of(subject, without=("accuracy",)):
 
 
 @pytest.mark.parametrize(("kind", "sentence"), [
-    pytest.param(kind, sentence, marks=[] if sentence in FAST else pytest.mark.exhaustive if k % 2 else pytest.mark.slow)
+    pytest.param(kind, sentence,
+                 marks=[] if sentence in FAST else pytest.mark.exhaustive if k % 2 else pytest.mark.slow)
     for kind in KINDS for k, sentence in enumerate(PLANTED[kind])])
 def test_planted_mistakes_get_their_name(kind, sentence):
     said = said_of(with_mistake(kind, sentence))
