@@ -139,6 +139,20 @@ def test_curves_are_the_probabilities(said, soup):
         assert max(ends) <= wide + 1e-9  # the last frame ends after the recording
 
 
+def test_a_letter_stands_beside_its_curve_and_within_the_picture(said):
+    """It begins where the row's probability has fallen; one read at the very end stands left of that."""
+    rows = np.zeros((59, NUM_SYMBOLS))
+    rows[:, BLANK] = 1
+    label = labels_of("n")[0]
+    for t, share in ((10, 0.9), (11, 0.8), (12, 0.2), (13, 0.05), (58, 0.9)):
+        rows[t, [label, BLANK]] = share, 1 - share
+    made = player.show(said, log_mel(said.samples, said.rate), rows, seconds_a_frame=STEP)
+    first, last = BeautifulSoup(made.html, "html.parser").select(".player-marks text")
+    assert float(first["x"].rstrip("%")) == pytest.approx(100 * 13 * STEP / said.seconds, abs=0.01)
+    assert "text-anchor" not in first.attrs and last["text-anchor"] == "end"
+    assert float(last["x"].rstrip("%")) == pytest.approx(100 * 59 * STEP / said.seconds, abs=0.01)
+
+
 def test_an_outline_of_extremes():
     assert heights(steps([1.0, 0.0, 1.0], 40)) == {(40, 0): LEVELS, (40, 1): 0, (40, 2): LEVELS}
     assert steps([0.0], 40) == "M0 40H1Z" and steps([1.0], 40).endswith("H1V40Z")

@@ -106,6 +106,12 @@ def steps(shares, base, end=None) -> str:
     return f"{path}H{len(shares) if end is None else min(len(shares), end):.6g}" + (f"V{base}" if before else "") + "Z"
 
 
+def _end(shares, frame):
+    """The first frame after this one that has room for a letter: the row's curve is low there, or the end."""
+    low = np.flatnonzero(np.asarray(shares)[frame + 1:] < 0.1)
+    return frame + 1 + (int(low[0]) if len(low) else len(shares) - frame - 1)
+
+
 @dataclass(frozen=True)
 class Picture:
     """What stands where.
@@ -179,14 +185,20 @@ class Picture:
         shares, read = state
         wide = self.seconds / self.step
         paths = [steps(column, 2 * ROW * (r + 1), wide) for r, column in enumerate(shares.T)]
-        marks = "".join(f'<text x="{self._place((frame + 1) * self.step)}%" dx="2" y="{ROW * (row + 1) - 5}" '
-                        f'fill="#d9691e">{html.escape(self.labels[row])}</text>' for frame, row in read)
+        marks = "".join(self._mark(_end(shares[:, row], frame) * self.step, row) for frame, row in read)
         hidden = "" if visible else ' display="none"'
         return (f'<g class="player-state"{hidden}>'
                 f'<svg width="100%" height="{self.rows}" viewBox="0 0 {wide:.6g} {2 * self.rows}" '
                 f'preserveAspectRatio="none"><path class="player-labels" fill="#2f6db3" d="{"".join(paths[:-1])}"/>'
                 f'<path class="player-blank" fill="#8a8f98" d="{paths[-1]}"/></svg>'
                 f'<g class="player-marks" font-weight="bold">{marks}</g></g>')
+
+    def _mark(self, time, row):
+        """The name of a row in the row itself: right of a time, and left of it where the recording ends."""
+        late = time > 0.97 * self.seconds
+        place = 'dx="-2" text-anchor="end"' if late else 'dx="2"'
+        return (f'<text x="{self._place(min(time, self.seconds))}%" {place} y="{ROW * (row + 1) - 5}" fill="#d9691e">'
+                f"{html.escape(self.labels[row])}</text>")
 
     def _word(self, span, top):
         start, wide = self._place(span.start), self._place(span.end - span.start)
