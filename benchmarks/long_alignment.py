@@ -4,8 +4,8 @@
     python benchmarks/long_alignment.py --minutes 10
 
 The utterances of the test voices in `data/speech` follow one another, each time in another room with other noise, until
-the minutes are full; their texts have a space between them. The network that `reference_impl.speech.stored` keeps hears
-each utterance by itself, and its log-probs (float32) go to a file, one utterance after another.
+the minutes are full; their texts have a space between them. The CTC network of `data/speech_networks` hears each
+utterance by itself, and its log-probs (float32) go to a file, one utterance after another.
 
 The alignment reads this file in a process of its own, which has neither torch nor the network. "most_memory_bytes" is
 the most memory that this process ever held, by `resource.getrusage`: Python, NumPy, and what it read of the file are
@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-from reference_impl import __version__
+from reference_impl import __version__, log_softmax
 from reference_impl.alignment import (
     boundary_accuracy,
     boundary_errors,
@@ -44,25 +44,24 @@ def say(minutes, seed, folder):
     """Write log-probs, labels, the labels of each word or space, and the true times of the words into a folder."""
     import torch
 
-    from reference_impl.speech import batches, corpus, features, letters, networks, stored
+    from reference_impl.speech import batches, corpus, letters, reading, stored
 
     torch.set_num_threads(1)
-    frame_seconds, network = networks.SUBSAMPLING * features.HOP, stored.ctc_network()
+    frame_seconds, network = reading.SECONDS_A_FRAME, stored.ctc_network(ROOT / "data" / "speech_networks")
     utterances, wanted = corpus.load("test", ROOT / "data" / "speech"), 60 * minutes / frame_seconds
     frames, labels, lengths, times = 0, [], [], []
     with open(folder / "log_probs.f32", "wb") as file:
         while frames < wanted:
-            for said in batches.examples(utterances, seed=seed):
+            found = batches.examples(utterances, seed=seed)
+            for said, logits in zip(found, reading.logits_of(network, found), strict=True):
                 if frames >= wanted:
                     break
-                with torch.no_grad():
-                    logits, _ = network(torch.from_numpy(said.frames[None]), torch.tensor([len(said.frames)]))
-                file.write(torch.log_softmax(logits[0], dim=-1).numpy().tobytes())
+                file.write(log_softmax(logits).astype(np.float32).tobytes())
                 words = said.utterance.words
                 times += [(frames * frame_seconds + word.start, frames * frame_seconds + word.end) for word in words]
                 labels += [letters.SPACE] * bool(labels) + said.labels.tolist()
                 lengths += [1] * bool(lengths) + [n for word in words for n in (len(word.name), 1)][:-1]
-                frames += logits.shape[1]
+                frames += len(logits)
             seed += 1
     np.savez(folder / "text.npz", labels=labels, lengths=lengths, times=times, frame_seconds=frame_seconds,
              shape=(frames, letters.NUM_SYMBOLS))

@@ -131,6 +131,13 @@ class TestNoAlignment:
         frame = int(re.search(r"up to frame t = (\d+);", str(raised.value))[1])
         assert frame == max(ends)
 
+    def test_the_frame_by_which_a_label_would_have_had_to_come(self):
+        """Blanks lead on to the end, but label 1, which no frame has, must come by frame 3: label 2 needs one, too."""
+        log_probs = np.zeros((5, 3))
+        log_probs[:, 1] = -np.inf
+        with pytest.raises(NoAlignment, match="finite up to frame t = 3;"):
+            ctc_best_path(log_probs, [1, 2])
+
     def test_it_is_a_value_error(self):
         assert issubclass(NoAlignment, ValueError)
         with pytest.raises(ValueError, match="finite up to frame t = 1; expected one that uses no entry -inf"):
