@@ -120,7 +120,7 @@ def alignment_refusals():
                "a frame too few": {"targets": torch.tensor([[1, 1, 2, 2]])}}
     errors = {name: raised(ALIGN, **{"log_probs": log_probs, "targets": targets, "blank": 0, **change})
               for name, change in changes.items()}
-    return {name: re.sub(r"forced_align_impl, \S+, ", "", error) for name, error in errors.items()}
+    return {name: re.sub(r"\w+, /\S+, ", "", error) for name, error in errors.items()}
 
 
 record()

@@ -50,7 +50,7 @@ def long_ctc_posteriors(log_probs, targets, first, last, *, reach=25, blank=0, f
     first, last : (U,) ints
         Spans of the labels, both rising, as a best path has them.
     reach : int
-        So many frames before and after ``first`` and ``last``.
+        So many frames before and after each of these frames.
     block : int, optional
         K, frames computed at once on the way back; None: the square root of T.
 

@@ -129,7 +129,7 @@ def rnnt_frame_posteriors(log_probs, targets, *, blank=0) -> np.ndarray:
 
 
 def rnnt_span_posteriors(log_probs, targets, first, last, *, word_lengths=None, blank=0) -> np.ndarray:
-    """For each label or word the probability that it is written in exactly these frames, from ``first`` to ``last``.
+    """For each label or word the probability that it is written in exactly these frames, from the first to the last.
 
     Parameters
     ----------
