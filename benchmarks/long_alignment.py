@@ -94,14 +94,20 @@ def main():
     parser.add_argument("--minutes", type=float, default=90)
     parser.add_argument("--seed", type=int, default=0, help="of rooms and noise")
     parser.add_argument("--output", type=Path, default=ROOT / "data" / "long_alignment.json")
-    parser.add_argument("--align", type=Path, help=argparse.SUPPRESS)  # what the process of its own is asked
+    parser.add_argument("--say", type=Path, help=argparse.SUPPRESS)  # what the two processes are asked
+    parser.add_argument("--align", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.say:
+        say(options.minutes, options.seed, options.say)
+        return
     if options.align:
         print(json.dumps(align(options.align)))
         return
+    asked = [sys.executable, __file__, "--minutes", str(options.minutes), "--seed", str(options.seed)]
     with tempfile.TemporaryDirectory() as folder:
-        say(options.minutes, options.seed, Path(folder))
-        done = subprocess.run([sys.executable, __file__, "--align", folder], check=True, stdout=subprocess.PIPE)
+        # a process counts what its parent held when it was started, so this one stays small
+        subprocess.run([*asked, "--say", folder], check=True)
+        done = subprocess.run([*asked, "--align", folder], check=True, stdout=subprocess.PIPE)
     row = json.loads(done.stdout)
     result = {
         "what": "reference_impl.alignment.long_ctc_best_path on synthetic speech: time, memory, errors in seconds",
