@@ -22,7 +22,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 NEEDS = {
     "torch": ["as_published.fast_rnnt", "bug_bank.torch_candidate", "digits.training", "digits.transducer",
               "measuring.kernel_bytes", "measuring.kernels_on_machine", "measuring.torch_passes", "pruning.costs",
-              "speech.networks", "speech.training", "torch_impl"],
+              "scaling", "speech.networks", "speech.training", "torch_impl"],
     "matplotlib": ["plotting"],
     "sympy": ["symbolic"],
     "sklearn": ["digits.strings"],
@@ -54,10 +54,13 @@ def bare_python(tmp_path_factory):
 
 
 def modules():
-    """Every module of the package, but those of ``torch_impl`` and ``plotting``, which their first lines stand for."""
+    """Every module of the package, but those of ``torch_impl``, ``scaling`` and ``plotting``.
+
+    The first lines of these three stand for what is in them.
+    """
     paths = [path.relative_to(SOURCES).with_suffix("") for path in (SOURCES / "reference_impl").rglob("*.py")]
     names = [".".join(part for part in path.parts if part != "__init__") for path in paths]
-    rooms = "reference_impl.torch_impl.", "reference_impl.plotting."
+    rooms = "reference_impl.torch_impl.", "reference_impl.scaling.", "reference_impl.plotting."
     return sorted(name for name in names if not name.startswith(rooms))
 
 
