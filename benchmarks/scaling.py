@@ -11,6 +11,7 @@ in that file.
 """
 
 import argparse
+import functools
 import json
 import os
 import platform
@@ -99,14 +100,16 @@ def steps_made(process, seconds, width):
     """In each process: utterances and seconds of the steps that fit into so many seconds, after two that warm up."""
     import torch
 
-    from reference_impl.scaling import FrameNetwork, LengthBuckets, Training, make_utterances
+    from reference_impl.scaling import LengthBuckets, Training, ctc_losses, made_up
+    from reference_impl.speech.networks import CTCNetwork
+    from reference_impl.speech.training import optimiser_of
 
-    utterances = make_utterances(400, seed=0, labels=(5, 20), frames_per_label=(4, 12), features=16)
-    lengths = ([len(each[i]) for each in utterances] for i in (0, 1))
+    utterances = made_up(400, seed=0, letters=(5, 20), frames_per_letter=(4, 12))
+    lengths = ([len(getattr(each, name)) for each in utterances] for name in ("frames", "labels"))
     torch.manual_seed(0)
-    model = FrameNetwork(16, 6, width=width)
-    training = Training(model, utterances, LengthBuckets(*lengths, budget=2000, world_size=process.world_size),
-                        torch.optim.SGD(model.parameters(), lr=1e-4), process)
+    training = Training(CTCNetwork(width), ctc_losses, utterances,
+                        LengthBuckets(*lengths, budget=2000, batches_a_step=process.world_size),
+                        functools.partial(optimiser_of, steps=10**6), process)
     training.make_step(), training.make_step()
     count, start = 0, time.perf_counter()
     # as many steps in all processes, whose clocks may differ
@@ -138,20 +141,20 @@ def throughput(world_sizes, rounds, seconds, width):
 
 
 def corpora():
-    """Lengths (frames, labels) of two corpora: strings of digits, and made-up speech with a long tail."""
+    """Lengths (frames, labels): of the synthetic speech, strings of digits and commands, and drawn with a long tail."""
     import numpy as np
 
-    from reference_impl.digits.strings import load_images, make_strings
-
+    listed = (ROOT / "data" / "speech" / "utterances.jsonl").read_text(encoding="utf-8").splitlines()
+    heard = [each for each in map(json.loads, listed) if each["part"] == "train"]
     rng = np.random.default_rng(0)
-    digits = make_strings(*load_images(held_out=False), 2000, rng)
     seconds = np.clip(rng.lognormal(2.0, 0.7, 20000), 1.0, 30.0)
     labels = rng.poisson(3.5 * seconds)
-    return {"digits": (digits.frame_lengths, digits.target_lengths),
+    return {"synthetic speech": (np.array([1 + (each["samples"] - 200) // 80 for each in heard]),
+                                 np.array([len(each["text"]) for each in heard])),
             "log-normal, 1 to 30 s": ((100 * seconds).astype(np.int64), labels)}
 
 
-def padding(world_size=4):
+def padding(batches_a_step=4):
     import math
 
     from reference_impl.scaling import LengthBuckets
@@ -160,9 +163,10 @@ def padding(world_size=4):
         longest = 8 * int(frames.max())
         for cost, budget in (("frames", longest), ("cells", longest * int(labels.max() + 1))):
             for ratio in RATIOS:
-                buckets = LengthBuckets(frames, labels, budget=budget, cost=cost, num_symbols=1, world_size=world_size,
-                                        ratio=ratio or math.inf)
-                yield {"corpus": name, "cost": cost, "budget": budget, "ratio": ratio, "world_size": world_size,
+                buckets = LengthBuckets(frames, labels, budget=budget, cost=cost, num_symbols=1,
+                                        batches_a_step=batches_a_step, ratio=ratio or math.inf)
+                yield {"corpus": name, "cost": cost, "budget": budget, "ratio": ratio,
+                       "batches_a_step": batches_a_step,
                        **asdict(buckets.report(0))}
 
 
@@ -201,7 +205,7 @@ def main():
     parser.add_argument("--processes", type=int, nargs="*", default=[1, 2, 4])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement of a time")
-    parser.add_argument("--width", type=int, default=256, help="of the network whose training is timed")
+    parser.add_argument("--width", type=int, default=96, help="of the network whose training is timed")
     parser.add_argument("--output", type=Path, default=ROOT / "data" / "scaling.json")
     parser.add_argument("--worker", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""The plan of an epoch: every utterance once, in budget, as many steps for every rank, the same whoever makes it."""
+"""The plan of an epoch: every utterance once, in budget, as many batches in every step, the same whoever makes it."""
 
 import math
 from dataclasses import asdict
@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from reference_impl.scaling import LengthBuckets, collate, make_utterances
+from reference_impl._padding import padded
+from reference_impl.scaling import LengthBuckets
 
 #: name -> (number of utterances, options)
 CASES = {
@@ -29,9 +30,9 @@ def corpus(count, seed=0):
     return rng.integers(3, 14, count) * (labels + 1), labels
 
 
-def made(name, world_size=1, **others):
+def made(name, batches_a_step=1, **others):
     count, options = CASES[name]
-    return LengthBuckets(*corpus(count), world_size=world_size, **options | others), count
+    return LengthBuckets(*corpus(count), batches_a_step=batches_a_step, **options | others), count
 
 
 def cost_of(batch, frames, labels, options):
@@ -44,22 +45,20 @@ def cost_of(batch, frames, labels, options):
     return len(batch) * T
 
 
-@pytest.mark.parametrize("world_size", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("batches_a_step", [1, 2, 3, 4, 7])
 @pytest.mark.parametrize("name", CASES)
-def test_every_utterance_once_in_budget_and_as_many_steps_for_all(name, world_size):
-    buckets, count = made(name, world_size)
+def test_every_utterance_once_in_budget_and_as_many_batches_in_all_steps(name, batches_a_step):
+    buckets, count = made(name, batches_a_step)
     frames, labels = corpus(count)
     for epoch in (0, 1, 5):
         plan = buckets.plan(epoch)
         assert sorted(i for step in plan for batch in step for i in batch) == list(range(count))
-        assert all(len(step) == world_size for step in plan)
+        assert all(len(step) == batches_a_step for step in plan)
         assert all(cost_of(batch, frames, labels, CASES[name][1]) <= CASES[name][1]["budget"]
                    for step in plan for batch in step)
-        columns = [buckets.batches(epoch, rank) for rank in range(world_size)]
-        assert plan == [list(step) for step in zip(*columns, strict=True)]
         sizes = [len(batch) for step in plan for batch in step]
         assert 0 not in sizes or max(sizes) == 1, "only if nothing is left to divide"
-        assert sizes.count(0) < world_size
+        assert sizes.count(0) < batches_a_step
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -87,16 +86,6 @@ def test_a_plan_is_made_without_the_random_numbers_of_others():
     assert buckets.plan(0) == plan
     np.random.set_state(("MT19937", before[0], 624))
     torch.set_rng_state(before[1])
-
-
-@pytest.mark.parametrize("world_size", [1, 2, 4])
-def test_going_on_in_the_middle_of_an_epoch(world_size):
-    """Whatever the step, what was done and what is left make the epoch; a new process needs two numbers for it."""
-    buckets, _ = made("frames", world_size)
-    for rank in range(world_size):
-        whole = buckets.batches(2, rank)
-        for start in range(len(whole) + 1):
-            assert made("frames", world_size)[0].batches(2, rank, start) == whole[start:]
 
 
 @pytest.mark.parametrize("ratio", [1.05, 1.3, 2.0])
@@ -134,58 +123,45 @@ def test_the_report_counts_what_the_padded_batches_hold(name):
     """Against batches that are made: zeros of a mask are counted."""
     count, options = CASES[name]
     frames, labels = corpus(count)
-    utterances = [(np.ones((t, 1), np.float32), np.ones(u, np.int64)) for t, u in zip(frames, labels, strict=True)]
     buckets, _ = made(name, 3)
     report, plan = asdict(buckets.report(1)), buckets.plan(1)
-    batches = [collate([utterances[i] for i in batch]) for step in plan for batch in step if batch]
-    frame_padding = sum(float((each.frames == 0).sum()) for each in batches)
-    all_frames = sum(each.frames.numel() for each in batches)
-    all_cells = sum(each.frames.shape[0] * each.frames.shape[1] * (each.targets.shape[1] + 1) for each in batches)
+    batches = [[padded([np.ones(lengths[i]) for i in batch])[0] for lengths in (frames, labels)]
+               for step in plan for batch in step if batch]
+    frame_padding = sum((each == 0).sum() for each, _ in batches)
+    all_frames = sum(each.size for each, _ in batches)
+    all_cells = sum(each.size * (targets.shape[1] + 1) for each, targets in batches)
     used_cells = sum(t * (u + 1) for t, u in zip(frames, labels, strict=True))
     costs = np.array([[cost_of(batch, frames, labels, options) for batch in step] for step in plan]).reshape(-1, 3)
     waiting = (costs.max(1, keepdims=True) - costs).sum()
     assert report == {
         "utterances": count, "batches": len(batches), "steps": len(plan), "empty_batches": 3 * len(plan) - len(batches),
         "largest_cost": costs.max(initial=0),
-        "padded_frames": pytest.approx(frame_padding / max(all_frames, 1), abs=1e-12),
-        "padded_cells": pytest.approx(1 - used_cells / all_cells if all_cells else 0.0, abs=1e-12),
-        "idle": pytest.approx(waiting / max(3 * costs.max(1, initial=0).sum(), 1), abs=1e-12)}
+        "padded_frames": pytest.approx(frame_padding / max(all_frames, 1), rel=0, abs=1e-12),
+        "padded_cells": pytest.approx(1 - used_cells / all_cells if all_cells else 0.0, rel=0, abs=1e-12),
+        "idle": pytest.approx(waiting / max(3 * costs.max(1, initial=0).sum(), 1), rel=0, abs=1e-12)}
 
 
 def test_buckets_and_steps_of_similar_batches_save_what_they_should():
     frames, labels = corpus(2000, seed=3)
-    near, far = (LengthBuckets(frames, labels, budget=1000, ratio=ratio, world_size=4).report(0)
+    near, far = (LengthBuckets(frames, labels, budget=1000, ratio=ratio, batches_a_step=4).report(0)
                  for ratio in (1.2, math.inf))
     assert near.padded_frames < 0.1 < far.padded_frames
     assert near.steps < far.steps and near.largest_cost <= 1000
 
 
-@pytest.mark.parametrize("world_size", [2, 4])
-def test_no_other_way_to_make_steps_of_the_batches_waits_less(world_size):
+@pytest.mark.parametrize("batches_a_step", [2, 4])
+def test_no_other_way_to_make_steps_of_the_batches_waits_less(batches_a_step):
     frames, labels = corpus(300, seed=3)
-    buckets = LengthBuckets(frames, labels, budget=1000, world_size=world_size)
+    buckets = LengthBuckets(frames, labels, budget=1000, batches_a_step=batches_a_step)
     costs = np.array([cost_of(batch, frames, labels, {}) for step in buckets.plan(0) for batch in step])
     rng = np.random.default_rng(0)
 
     def idle(order):
-        slowest = world_size * costs[order].reshape(-1, world_size).max(1).sum()
+        slowest = batches_a_step * costs[order].reshape(-1, batches_a_step).max(1).sum()
         return 1 - costs.sum() / slowest
 
     others = [idle(rng.permutation(len(costs))) for _ in range(100)]
     assert buckets.report(0).idle < min(others)
-
-
-def test_a_loader_takes_the_batches():
-    """With no utterance lost and empty batches collated: fewer utterances than processes."""
-    utterances = make_utterances(3, seed=0)
-    buckets = LengthBuckets([len(frames) for frames, _ in utterances], [len(labels) for _, labels in utterances],
-                            budget=100, world_size=4)
-    loaded = [list(torch.utils.data.DataLoader(utterances, batch_sampler=buckets.batches(0, rank), collate_fn=collate))
-              for rank in range(4)]
-    assert [len(batches) for batches in loaded] == [1, 1, 1, 1]
-    assert sorted(len(batch) for (batch,) in loaded) == [0, 1, 1, 1]
-    assert sum(float(batch.frames.sum()) for (batch,) in loaded) == pytest.approx(
-        sum(float(frames.sum()) for frames, _ in utterances), abs=1e-4)
 
 
 @pytest.mark.parametrize("change, says", [
@@ -194,7 +170,7 @@ def test_a_loader_takes_the_batches():
     ({"cost": "cells"}, "num_symbols = None; expected V for cost = 'cells'"),
     ({"ratio": 1.0}, "ratio = 1.0; expected a number > 1"),
     ({"ratio": math.nan}, "ratio = nan; expected a number > 1"),
-    ({"world_size": 0}, "world_size = 0; expected world_size >= 1"),
+    ({"batches_a_step": 0}, "batches_a_step = 0; expected batches_a_step >= 1"),
     ({"label_lengths": [1]}, "label_lengths has 1 entries; expected 4"),
     ({"frame_lengths": [1, 2, 3, -4]}, "frame_lengths[3] = -4; expected a length >= 0"),
     ({"frame_lengths": [1.5, 2.0, 3.0, 4.0]}, "frame_lengths has dtype float64; expected int32 or int64"),
@@ -204,8 +180,3 @@ def test_messages(change, says):
     with pytest.raises((ValueError, TypeError)) as caught:
         LengthBuckets(options.pop("frame_lengths"), options.pop("label_lengths"), **options)
     assert str(caught.value).startswith(says)
-
-
-def test_there_are_so_many_ranks():
-    with pytest.raises(ValueError, match="rank = 2; expected 0 <= rank < world_size = 2"):
-        made("frames", 2)[0].batches(0, 2)

@@ -1,5 +1,6 @@
 """A checkpoint is whole or refused, and a run that goes on from one ends with the bits of a run never stopped."""
 
+import functools
 import json
 import os
 import random
@@ -15,17 +16,19 @@ import torch
 from reference_impl.scaling import (
     Checkpoints,
     DamagedCheckpoint,
-    FrameNetwork,
     LengthBuckets,
     Process,
     Training,
+    ctc_losses,
     digest_of,
-    make_utterances,
+    made_up,
     random_state,
     restore_random_state,
     train,
 )
 from reference_impl.scaling import checkpoints as module
+from reference_impl.speech.networks import CTCNetwork
+from reference_impl.speech.training import optimiser_of
 
 STATE = {"weights": {"a": torch.arange(6.0).reshape(2, 3), "b": torch.zeros(0, dtype=torch.int64)}, "step": 7,
          "words": [2**70, 1.5, None, ("x", True)]}
@@ -161,21 +164,18 @@ def test_random_numbers_go_on(tmp_path):
 
 # --- runs in one process; tests/test_scaling_run.py has several ---
 
-UTTERANCES = make_utterances(23, seed=1)
+UTTERANCES = made_up(23, seed=1)
 
 
-def training(seed=0, precision="float32", **options):
-    """A run with noise, momentum, a schedule, micro-batches and a clip: everything that has a state."""
+def training(seed=0, **options):
+    """A run with noise, moments, a schedule, micro-batches and a clip: everything that has a state."""
     torch.manual_seed(seed)
-    model = FrameNetwork(4, 6, dropout=0.3)
-    buckets = LengthBuckets([len(frames) for frames, _ in UTTERANCES], [len(labels) for _, labels in UTTERANCES],
-                            budget=150)
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
-    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, 12)
+    network = CTCNetwork(8, spacings=(1,), dropout=0.3)
+    lengths = ([len(getattr(each, name)) for each in UTTERANCES] for name in ("frames", "labels"))
     for each in (random.seed, np.random.seed, torch.manual_seed):
         each(100 + seed)
-    return Training(model, UTTERANCES, buckets, optimiser, Process(), scheduler=scheduler, accumulate=2, clip=1.0,
-                    precision=precision, **options)
+    return Training(network, ctc_losses, UTTERANCES, LengthBuckets(*lengths, budget=200, batches_a_step=2),
+                    functools.partial(optimiser_of, steps=12), Process(), largest_norm=1.0, **options)
 
 
 def metrics(folder):
@@ -221,12 +221,10 @@ def test_the_damaged_one_is_passed_over_and_its_steps_are_made_again(tmp_path, w
 FRESH = {
     "random": lambda fresh, state: {**state, "random": fresh["random"]},
     "optimiser": lambda fresh, state: {**state, "optimiser": fresh["optimiser"]},
-    "scheduler": lambda fresh, state: {**state, "scheduler": fresh["scheduler"]},
-    "model": lambda fresh, state: {**state, "model": fresh["model"]},
+    "schedule": lambda fresh, state: {**state, "schedule": fresh["schedule"]},
+    "network": lambda fresh, state: {**state, "network": fresh["network"]},
     "start": lambda fresh, state: {**state, "start": 0},
     "epoch": lambda fresh, state: {**state, "epoch": state["epoch"] + 1},
-    **{f"random {name}": lambda fresh, state, name=name: {**state, "random": [
-        {**state["random"][0], name: fresh["random"][0][name]}]} for name in ("torch",)},
 }
 
 
@@ -237,18 +235,6 @@ def test_every_part_of_the_state_is_needed(tmp_path, whole, left_out):
     checkpoints, fresh = Checkpoints(tmp_path), training(seed=9).state()
     checkpoints.save(5, FRESH[left_out](fresh, checkpoints.newest()[1]))
     assert train(training(seed=9), tmp_path, 12) != whole[1]
-
-
-def test_the_scale_of_a_scaler_goes_on(tmp_path):
-    """In float16, where the scale is halved until no gradient overflows."""
-    run = training(precision="float16")
-    run.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**40)
-    train(run, tmp_path, 20)
-    scale = run.scaler.get_scale()
-    assert scale < 2.0**40 and any(line["scale"] != 2.0**40 for line in metrics(tmp_path))
-    again = training(precision="float16")
-    train(again, tmp_path, 20)
-    assert again.scaler.get_scale() == scale
 
 
 @pytest.mark.parametrize("change, says", [
@@ -271,9 +257,9 @@ def test_another_corpus_is_another_run(tmp_path):
         train(other, tmp_path, 2)
 
 
-def test_an_empty_corpus():
-    torch.manual_seed(0)
-    model = FrameNetwork(4, 6)
-    empty = Training(model, [], LengthBuckets([], [], budget=1), torch.optim.SGD(model.parameters()), Process())
-    with pytest.raises(ValueError, match="utterances = 0; expected a corpus with at least one"):
-        empty.make_step()
+def test_an_empty_corpus_and_batches_that_cannot_be_divided():
+    network, buckets = CTCNetwork(8), LengthBuckets([], [], budget=1, batches_a_step=3)
+    with pytest.raises(ValueError, match="examples has no entries; expected one at least"):
+        Training(network, ctc_losses, [], buckets, None, Process())
+    with pytest.raises(ValueError, match="batches_a_step = 3; expected a multiple of 2, the number of processes"):
+        Training(network, ctc_losses, UTTERANCES, buckets, None, Process(world_size=2))

@@ -1,44 +1,24 @@
-"""The program, alone and by torchrun, with ranks that are killed: a run that was interrupted ends with the same bits.
-
-Each run by torchrun is a process group of its own, and is killed as a whole when its test ends, however it ends.
-"""
+"""The program, alone and by torchrun, with ranks that are killed: a run that is interrupted ends with the same bits."""
 
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import torch
 
-from reference_impl.scaling import Kill, run_processes
+from reference_impl.scaling import Checkpoints, Kill, run_processes, torchrun
 from reference_impl.scaling.run import main
 
-SOURCES = Path(__file__).parents[1] / "src"
-STEPS = ["--steps", "10", "--checkpoint-every", "3", "--utterances", "40", "--accumulate", "2"]
-PATIENCE = 900  # seconds: a machine may be busy with other things
+CORPUS = Path(__file__).parents[1] / "data" / "speech"
+STEPS = ["--steps", "10", "--checkpoint-every", "3", "--utterances", "40", "--width", "8", "--batches", "4"]
+PROGRAM = "reference_impl.scaling.run"
 
 
-def torchrun(processes, folder, *arguments, restarts=0):
-    """Exit status and output of a run, whose processes are all gone afterwards."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes),
-               "--max-restarts", str(restarts), "-m", "reference_impl.scaling.run", *STEPS, "--out", str(folder),
-               *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(SOURCES), "OMP_NUM_THREADS": "1"}
-    with open(folder.with_suffix(".log"), "w+") as log:
-        started = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT,
-                                   start_new_session=True)
-        try:
-            status = started.wait(PATIENCE)
-        finally:
-            try:
-                os.killpg(started.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            started.wait()
-        log.seek(0)
-        return status, log.read()
+def started(processes, folder, *arguments, restarts=0):
+    """A run by torchrun, on a machine that may be busy with other things."""
+    return torchrun(processes, PROGRAM, [*STEPS, "--out", folder, *arguments], restarts=restarts, timeout=1800.0)
 
 
 def lines(path):
@@ -71,16 +51,17 @@ def test_alone_without_torchrun(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("arguments", [
-    ["--loss", "rnnt", "--divisor", "labels", "--precision", "bfloat16"], ["--data", "digits", "--utterances", "6"],
-    ["--precision", "float16", "--clip", "1"], ["--reduction", "mean of means"]])
+    ["--loss", "rnnt", "--divisor", "labels", "--precision", "bfloat16"], ["--corpus", str(CORPUS)],
+    ["--precision", "float64", "--largest-norm", "1"], ["--reduction", "mean of means"]])
 def test_options(tmp_path, arguments):
-    main(["--steps", "2", "--utterances", "12", "--out", str(tmp_path), *arguments])
+    main(["--steps", "2", "--utterances", "12", "--width", "8", "--out", str(tmp_path), *arguments])
     assert len(metrics(tmp_path)) == 2
 
 
 def test_the_loss_falls(tmp_path):
     """The mean of the first and the last epoch of four, over the same utterances."""
-    main(["--steps", "60", "--utterances", "40", "--out", str(tmp_path), "--budget", "400", "--dropout", "0"])
+    main(["--steps", "60", "--utterances", "40", "--out", str(tmp_path), "--budget", "400", "--dropout", "0", "--width",
+          "16", "--rate", "0.01"])
     found = metrics(tmp_path)
 
     def mean(epoch):
@@ -104,7 +85,7 @@ def uninterrupted(once):
     """``uninterrupted(processes)``: what a run that nobody stops leaves."""
     def of(processes):
         def fill(folder):
-            status, log = torchrun(processes, folder / "run")
+            status, log = started(processes, folder / "run")
             assert status == 0, log
 
         return outcome(once(f"scaling uninterrupted {processes}", fill) / "run")
@@ -115,7 +96,7 @@ def uninterrupted(once):
 @pytest.mark.slow
 @pytest.mark.parametrize("processes, kill", [(2, "1:5:backward"), (2, "0:6:checkpoint"), (4, "2:8:backward")])
 def test_torchrun_starts_a_killed_run_again(tmp_path, uninterrupted, processes, kill):
-    status, log = torchrun(processes, tmp_path / "run", "--kill", kill, restarts=1)
+    status, log = started(processes, tmp_path / "run", "--kill", kill, restarts=1)
     assert status == 0, log
     assert outcome(tmp_path / "run") == uninterrupted(processes)
     starts = [line["step"] for line in lines(tmp_path / "run" / "events.jsonl") if line["event"] == "start"]
@@ -126,12 +107,12 @@ def test_torchrun_starts_a_killed_run_again(tmp_path, uninterrupted, processes, 
 @pytest.mark.slow
 @pytest.mark.parametrize("processes, kill", [(2, "0:5:backward"), (4, "0:6:checkpoint")])
 def test_a_new_start_goes_on_from_a_killed_run(tmp_path, uninterrupted, processes, kill):
-    status, log = torchrun(processes, tmp_path / "run", "--kill", kill)
+    status, log = started(processes, tmp_path / "run", "--kill", kill)
     assert status != 0 and "exitcode: -9" in log
     assert len(metrics(tmp_path / "run")) == {"5": 4, "6": 6}[kill.split(":")[1]], "steps made"
     assert sorted(path.name for path in (tmp_path / "run").glob("step*"))[0] == "step_000000003.checkpoint"
     assert bool(list((tmp_path / "run").glob("*.part"))) == kill.endswith("checkpoint")
-    status, log = torchrun(processes, tmp_path / "run")
+    status, log = started(processes, tmp_path / "run")
     assert status == 0, log
     assert outcome(tmp_path / "run") == uninterrupted(processes)
     assert not list((tmp_path / "run").glob("*.part"))
@@ -139,13 +120,38 @@ def test_a_new_start_goes_on_from_a_killed_run(tmp_path, uninterrupted, processe
 
 @pytest.mark.slow
 def test_other_numbers_of_processes_are_other_runs(tmp_path, uninterrupted):
-    """With other batches: the digests differ, and a checkpoint of two is refused by one."""
+    """Dropout differs: so do the digests, and a checkpoint of two is refused by one."""
     assert uninterrupted(2)[1] != uninterrupted(4)[1]
     folder = tmp_path / "run"
-    status, _ = torchrun(2, folder)
+    status, _ = started(2, folder)
     assert status == 0
-    with pytest.raises(ValueError, match="plan = .*, as in the checkpoint"):
+    with pytest.raises(ValueError, match="world_size = 1; expected 2, as in the checkpoint"):
         main([*STEPS, "--out", str(folder)])
+
+
+@pytest.mark.slow
+def test_one_two_and_four_processes_by_torchrun(tmp_path):
+    """Without dropout, in float64: gradient, losses and, after ten steps of AdamW, parameters.
+
+    A gradient is off by rounding, 5,000 times 2^-53 of its largest entry. AdamW divides by the root of a mean square,
+    plus 1e-8, and the largest entry is below 100: so a step moves a parameter by at most 0.006 of its rate otherwise,
+    and later gradients follow.
+    """
+    found = []
+    for processes in (1, 2, 4):
+        folder, plain = tmp_path / str(processes), ("--dropout", "0", "--precision", "float64")
+        if processes == 1:
+            main([*STEPS, "--out", str(folder), *plain])
+        else:
+            status, log = started(processes, folder, *plain)
+            assert status == 0, log
+        gradient = torch.cat([each.flatten() for each in torch.load(folder / "first_gradient.pt").values()])
+        network = torch.cat([each.flatten() for each in Checkpoints(folder).newest()[1]["network"].values()])
+        found.append((gradient, torch.tensor([line["loss"] for line in metrics(folder)]), network))
+    for gradient, losses, network in found[1:]:
+        assert float((gradient - found[0][0]).abs().max()) <= 5000 * 2.0**-53 * float(gradient.abs().max())
+        torch.testing.assert_close(losses, found[0][1], rtol=1e-6, atol=0)
+        torch.testing.assert_close(network, found[0][2], rtol=0, atol=10 * 0.006 * 3e-3)
 
 
 # --- processes that fail ---

@@ -1,6 +1,6 @@
-"""Which utterances make a batch, and which process takes it: a plan for an epoch, from lengths and a seed alone.
+"""Which utterances make a batch, and which batches a step: a plan for an epoch, from lengths and a seed alone.
 
-A plan is made without any exchange: every process makes the same one and takes its own column. It loads no data.
+A plan is made without any exchange: every process makes the same one and takes its part of each step. It loads no data.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ COSTS = ("frames", "cells")
 
 
 class LengthBuckets:
-    """Batches of utterances of similar lengths, within a budget, in as many columns as there are processes.
+    """Batches of utterances of similar lengths, within a budget, and as many of them in each step as are asked for.
 
     An utterance goes into the bucket k of its length, ratio^k <= T < ratio^(k+1), so less than 1 - 1/ratio of the
     frames of any batch are padding. For RNN-T there is a bucket for each such pair of ranges of T and U + 1. Within
     a bucket the order is random, and batches are cut off where the next utterance would exceed the budget.
 
-    A step has a batch for each process. It lasts as long as the one that costs most, so batches of similar cost make a
-    step: no other way to put them together waits less. The steps are in random order. All that is random follows from
-    ``seed`` and the epoch.
+    The batches of a step are divided among the processes: a step of four has four processes with a batch each, or two
+    with two, or one with all four, and the gradient is the same, to rounding. A step lasts as long as the process that
+    has most to do, so batches of similar cost make a step: no other way to put them together waits less. The steps are
+    in random order. All that is random follows from ``seed`` and the epoch.
 
-    Every utterance comes exactly once in an epoch, none is dropped and none repeated, and all processes take the same
-    number of steps. Where the number of batches is no multiple of ``world_size``, the largest batches are cut in two
-    until it is. If none has two utterances to be divided, some processes have an empty batch in one step; there, too,
-    :func:`.gradients.step_backward` gives the gradient of the mean.
+    Every utterance comes exactly once in an epoch, none is dropped and none repeated, and all steps have the same
+    number of batches. Where the number of batches is no multiple of it, the largest are cut in two until it is. If none
+    has two utterances to be divided, one step has empty batches; there, too, :func:`.gradients.step_backward` gives the
+    gradient of the mean.
 
     Parameters
     ----------
@@ -48,7 +49,7 @@ class LengthBuckets:
         V; for "cells".
     stride : int
         Frames that the network merges into one, for "cells": T counts as ceil(T / stride).
-    world_size : int
+    batches_a_step : int
     ratio : float > 1
         Near 1 there is little padding, and there are many batches that a bucket has not filled. ``math.inf``: one
         bucket, whose batches have any lengths.
@@ -63,17 +64,15 @@ class LengthBuckets:
 
     Examples
     --------
-    >>> buckets = LengthBuckets([5, 9, 5, 30, 8, 5], [1, 2, 1, 6, 2, 1], budget=30, ratio=2.0, world_size=2, seed=1)
+    >>> buckets = LengthBuckets([5, 9, 5, 30, 8, 5], [1, 2, 1, 6, 2, 1], budget=30, ratio=2.0, batches_a_step=2, seed=1)
     >>> for step in buckets.plan(epoch=0):
     ...     print(step)
     [[3], [0, 2, 5]]
     [[1], [4]]
-    >>> buckets.batches(epoch=0, rank=1), buckets.batches(epoch=0, rank=1, start=1)
-    ([[0, 2, 5], [4]], [[4]])
     """
 
     def __init__(self, frame_lengths, label_lengths, *, budget, cost="frames", num_symbols=None, stride=1,
-                 world_size=1, ratio=1.3, seed=0, shuffle=True):
+                 batches_a_step=1, ratio=1.3, seed=0, shuffle=True):
         self.frame_lengths = _lengths("frame_lengths", frame_lengths)
         self.label_lengths = _lengths("label_lengths", label_lengths)
         if len(self.frame_lengths) != len(self.label_lengths):
@@ -85,7 +84,7 @@ class LengthBuckets:
         self.num_symbols = 1 if num_symbols is None else _validation.check_at_least("num_symbols", num_symbols, 1)
         self.stride = _validation.check_at_least("stride", stride, 1)
         self.budget = _validation.check_at_least("budget", budget, 1)
-        self.world_size = _validation.check_at_least("world_size", world_size, 1)
+        self.batches_a_step = _validation.check_at_least("batches_a_step", batches_a_step, 1)
         self.seed, self.shuffle = _validation.check_at_least("seed", seed, 0), bool(shuffle)
         if not ratio > 1:
             raise ValueError(f"ratio = {ratio}; expected a number > 1, or math.inf")
@@ -98,7 +97,7 @@ class LengthBuckets:
         self._buckets = self._by_ranges()
 
     def plan(self, epoch: int) -> list[list[list[int]]]:
-        """The steps of an epoch: in each a batch for every rank, which is a list of utterances.
+        """The steps of an epoch: in each so many batches, which are lists of utterances.
 
         Parameters
         ----------
@@ -106,37 +105,18 @@ class LengthBuckets:
 
         Returns
         -------
-        list of steps, of ``world_size`` lists of ints
+        list of steps, of ``batches_a_step`` lists of ints
         """
         epoch = _validation.check_at_least("epoch", epoch, 0)
         rng = np.random.default_rng([self.seed, epoch])
         batches = self._divisible([batch for bucket in self._buckets for batch in self._cut(bucket, rng)])
         batches.sort(key=self._order)
-        steps = [batches[i:i + self.world_size] for i in range(0, len(batches), self.world_size)]
+        steps = [batches[i:i + self.batches_a_step] for i in range(0, len(batches), self.batches_a_step)]
         if self.shuffle:
-            # which rank has which batch, too: the longest would else always be with the last one
+            # within a step, too: the longest would else always be with the last process
             steps = [[step[i] for i in rng.permutation(len(step))] for step in steps]
             steps = [steps[i] for i in rng.permutation(len(steps))]
         return steps
-
-    def batches(self, epoch: int, rank: int = 0, start: int = 0) -> list[list[int]]:
-        """The batches of one process from a step on: a loader's ``batch_sampler``.
-
-        The place in the data is ``epoch`` and ``start``, the steps that were made in it. They belong to the training
-        loop, for a loader that works ahead is further on than the training.
-
-        Parameters
-        ----------
-        epoch, rank, start : int
-
-        Returns
-        -------
-        list of lists of ints
-        """
-        rank = _validation.check_at_least("rank", rank, 0)
-        if rank >= self.world_size:
-            raise ValueError(f"rank = {rank}; expected 0 <= rank < world_size = {self.world_size}")
-        return [step[rank] for step in self.plan(epoch)[_validation.check_at_least("start", start, 0):]]
 
     def report(self, epoch: int) -> PlanReport:
         """What the plan of an epoch costs."""
@@ -146,7 +126,7 @@ class LengthBuckets:
         frames = sum(len(batch) * int(T[batch].max()) for batch in batches)
         cells = sum(len(batch) * int(T[batch].max()) * (int(U[batch].max()) + 1) for batch in batches)
         costs = [[self._cost_of(batch) for batch in step] for step in plan]
-        slowest = self.world_size * sum(max(step) for step in costs)
+        slowest = self.batches_a_step * sum(max(step) for step in costs)
         return PlanReport(
             utterances=sum(map(len, batches)), batches=len(batches), steps=len(plan),
             empty_batches=sum(not batch for step in plan for batch in step),
@@ -157,7 +137,7 @@ class LengthBuckets:
 
     def digest(self, epoch: int) -> str:
         """Hexadecimal digits that differ if the plan does: processes compare them before they start."""
-        return hashlib.sha256(repr((self.plan(epoch), self.world_size)).encode()).hexdigest()[:16]
+        return hashlib.sha256(repr(self.plan(epoch)).encode()).hexdigest()[:16]
 
     def _cost_of(self, batch):
         return self._cost(len(batch), max(self._T[i] for i in batch), max(self._U[i] for i in batch)) if batch else 0
@@ -203,7 +183,7 @@ class LengthBuckets:
 
     def _divisible(self, batches):
         """As many batches as there are places for them: the largest are cut in two, then empty ones are added."""
-        places = -(-len(batches) // self.world_size) * self.world_size
+        places = -(-len(batches) // self.batches_a_step) * self.batches_a_step
         whole = [(-self._cost_of(batch), batch) for batch in batches if len(batch) > 1]
         heapq.heapify(whole)
         batches = [batch for batch in batches if len(batch) < 2]
@@ -234,8 +214,8 @@ class PlanReport:
     padded_frames, padded_cells : float
         Shares in [0, 1) of all frames B T, and of all nodes B T (U + 1) of the RNN-T grid, that are padding.
     idle : float
-        Share in [0, 1) of the processes' time in which they wait for the largest batch of their step, if a batch takes
-        as long as it costs.
+        Share in [0, 1) of the processes' time in which they wait for the largest batch of their step, if each has one
+        and it takes as long as it costs.
     """
 
     utterances: int

@@ -19,7 +19,7 @@ import torch
 
 from .. import _validation
 
-__all__ = ["Checkpoints", "DamagedCheckpoint", "random_state", "restore_random_state"]
+__all__ = ["Checkpoints", "DamagedCheckpoint", "digest_of", "random_state", "restore_random_state"]
 
 _HEAD = b"reference_impl checkpoint 1\n"
 _NAME = re.compile(r"step_(\d{9,})\.checkpoint")
@@ -161,6 +161,26 @@ def _unpacked(payload, name):
     except Exception as error:
         raise DamagedCheckpoint(f"{name} cannot be loaded: {str(error).splitlines()[0]}; expected tensors, numbers, "
                                 "strings, None, and lists, tuples and dicts of these") from error
+
+
+def digest_of(tensors) -> str:
+    """SHA-256 of names, dtypes, shapes and bits of tensors, as hexadecimal digits: equal for equal bits only.
+
+    Parameters
+    ----------
+    tensors : mapping from names to tensors
+
+    Examples
+    --------
+    >>> zero = {"a": torch.zeros(2)}
+    >>> digest_of(zero) == digest_of({"a": torch.zeros(2)}), digest_of(zero) == digest_of({"a": -torch.zeros(2)})
+    (True, False)
+    """
+    digest = hashlib.sha256()
+    for name, tensor in tensors.items():
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def random_state() -> dict:

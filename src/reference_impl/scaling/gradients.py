@@ -14,58 +14,95 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from .. import _validation
+from ..speech.batches import batch_of
+from ..speech.training import as_tensors
 from ..torch_impl import ctc_loss, rnnt_loss
-from .networks import logits_of
 from .processes import totals
-from .utterances import DIVISORS, count_of
 
-__all__ = ["REDUCTIONS", "StepLoss", "UtteranceLosses", "bias_of_the_mean_of_means", "data_parallel", "step_backward"]
+__all__ = ["DIVISORS", "REDUCTIONS", "StepLoss", "UtteranceLosses", "bias_of_the_mean_of_means", "count_of",
+           "ctc_losses", "data_parallel", "rnnt_losses", "step_backward"]
 
+#: What a mean over the losses of a step may divide by: the number of utterances, of labels, or of frames.
+DIVISORS = ("utterances", "labels", "frames")
 #: How the losses of a step become one number: their mean, or what averages of averages make of them.
 REDUCTIONS = ("mean", "mean of means")
 
 
-class UtteranceLosses(nn.Module):
-    """A network with its loss: a batch goes in, the loss of each utterance comes out.
+def ctc_losses(network, frames, frame_lengths, targets, target_lengths):
+    """Losses (B,) of the utterances of a batch, for a network that is called with frames and their lengths."""
+    logits, lengths = network(frames, frame_lengths)
+    return ctc_loss(logits, targets, lengths, target_lengths, reduction="none")
 
-    This is what several processes wrap and call, so that an empty batch has an answer: no losses, but a path of
-    zeros back to every parameter. A process without any utterance takes part in each exchange by it, and nobody waits
-    for it in vain.
+
+def rnnt_losses(network, frames, frame_lengths, targets, target_lengths):
+    """Losses (B,) of the utterances of a batch, for a network that is called with frames, lengths and targets."""
+    logits, lengths = network(frames, frame_lengths, targets)
+    return rnnt_loss(logits, targets, lengths, target_lengths, reduction="none")
+
+
+def count_of(examples, divisor: str) -> int:
+    """How many utterances, labels or frames there are in a list of examples.
+
+    Frames are those that the network is given, not those that it hands to the loss: so a step can be counted before
+    any network has run.
 
     Parameters
     ----------
-    model : nn.Module
-        ``model(frames, frame_lengths)`` for CTC, ``model(frames, frame_lengths, targets)`` for RNN-T; returns logits
-        and their lengths.
-    loss : "ctc" | "rnnt"
-    autocast : dtype, optional
-        Precision of the network: its operations run under autocast, the loss does not. None: as the parameters are.
-    options
-        For the loss, such as ``blank`` and ``zero_infinity``.
+    examples : sequence of Example
+    divisor : "utterances" | "labels" | "frames"
+
+    Returns
+    -------
+    int
 
     Examples
     --------
-    >>> from reference_impl.scaling.networks import FrameNetwork
-    >>> from reference_impl.scaling.utterances import collate, make_utterances
-    >>> losses_of = UtteranceLosses(FrameNetwork(4, 6))
-    >>> losses_of(collate(make_utterances(3, seed=0))).shape, losses_of(collate([])).shape
+    >>> from reference_impl.scaling import made_up
+    >>> [count_of(made_up(2, seed=0), divisor) for divisor in DIVISORS]
+    [2, 8, 89]
+    """
+    _validation.check_choice("divisor", divisor, DIVISORS)
+    sizes = {"utterances": lambda each: 1, "labels": lambda each: len(each.labels),
+             "frames": lambda each: len(each.frames)}
+    return sum(map(sizes[divisor], examples))
+
+
+class UtteranceLosses(nn.Module):
+    """A network with its losses: the tensors of a batch go in, the loss of each utterance comes out.
+
+    This is what several processes wrap and call, so that a process without any utterance has an answer: no losses, but
+    a path of zeros back to every parameter. It takes part in each exchange by it, and nobody waits for it in vain.
+
+    Parameters
+    ----------
+    network : nn.Module
+    losses : function
+        ``losses(network, frames, frame_lengths, targets, target_lengths)``, which returns (B,) losses in nats.
+    autocast : dtype, optional
+        Under autocast to it the network computes its products. None: as the parameters are.
+
+    Examples
+    --------
+    >>> from reference_impl.scaling import made_up
+    >>> from reference_impl.speech.networks import CTCNetwork
+    >>> losses_of = UtteranceLosses(CTCNetwork(8), ctc_losses)
+    >>> losses_of(*as_tensors(batch_of(made_up(3, seed=0)))).shape, losses_of().shape
     (torch.Size([3]), torch.Size([0]))
     """
 
-    def __init__(self, model, loss="ctc", *, autocast=None, **options):
+    def __init__(self, network, losses, *, autocast=None):
         super().__init__()
-        _validation.check_choice("loss", loss, ("ctc", "rnnt"))
-        self.model, self.loss, self.autocast, self.options = model, loss, autocast, options
+        self.network, self.losses, self.autocast = network, losses, autocast
 
-    def forward(self, batch):
-        """Losses (B,) in nats: float32, or float64 of a float64 model."""
-        if not len(batch):
+    def forward(self, *tensors):
+        """Losses (B,) in nats; without arguments, (0,)."""
+        if not tensors:
             # of shape (0,), whatever the parameters hold; in their order, so that backward meets the last one first
-            return torch.cat([each.flatten()[:0] for each in self.model.parameters() if each.requires_grad])
-        with torch.autocast(batch.frames.device.type, self.autocast, enabled=self.autocast is not None):
-            logits, logit_lengths = logits_of(self.model, batch, self.loss)
-        function = {"ctc": ctc_loss, "rnnt": rnnt_loss}[self.loss]
-        return function(logits, batch.targets, logit_lengths, batch.target_lengths, reduction="none", **self.options)
+            return torch.cat([each.flatten()[:0] for each in self.network.parameters() if each.requires_grad])
+        frames, *others = tensors
+        frames = frames.to(next(self.network.parameters()).dtype)
+        with torch.autocast(frames.device.type, self.autocast, enabled=self.autocast is not None):
+            return self.losses(self.network, frames, *others)
 
 
 def data_parallel(losses_of: UtteranceLosses, process):
@@ -94,16 +131,9 @@ def data_parallel(losses_of: UtteranceLosses, process):
         return losses_of
     cuda = process.device.type == "cuda"
     wrapped = DistributedDataParallel(losses_of, device_ids=[process.device] if cuda else None)
-    wrapped(_Nothing()).sum().backward()
+    wrapped().sum().backward()
     wrapped.zero_grad()
     return wrapped
-
-
-class _Nothing:
-    """A batch without utterances."""
-
-    def __len__(self):
-        return 0
 
 
 @dataclass(frozen=True)
@@ -129,7 +159,7 @@ class StepLoss:
     impossible: int
 
 
-def step_backward(losses_of, batches, process, *, divisor="utterances", reduction="mean", scaler=None) -> StepLoss:
+def step_backward(losses_of, parts, process, *, divisor="utterances", reduction="mean") -> StepLoss:
     r"""Add the gradient of one step's mean loss to the parameters of every process: the mean over all utterances.
 
     Rank r of W processes has the utterances I_r of this step, in one or several micro-batches, and loss l_i of
@@ -151,14 +181,12 @@ def step_backward(losses_of, batches, process, *, divisor="utterances", reductio
     ----------
     losses_of : nn.Module
         Of :func:`data_parallel`, or a :class:`UtteranceLosses`.
-    batches : sequence of Batch
+    parts : sequence of lists of Example
         The micro-batches of this process, of any sizes. Some or all may be empty, and ranks may differ in their number.
     process : Process
     divisor : "utterances" | "labels" | "frames"
     reduction : "mean" | "mean of means"
         The second one is the mistake, to look at.
-    scaler : GradScaler, optional
-        Its scale multiplies what is passed back.
 
     Returns
     -------
@@ -171,35 +199,33 @@ def step_backward(losses_of, batches, process, *, divisor="utterances", reductio
 
     Examples
     --------
-    >>> from reference_impl.scaling.networks import FrameNetwork
+    >>> from reference_impl.scaling import made_up
     >>> from reference_impl.scaling.processes import Process
-    >>> from reference_impl.scaling.utterances import collate, make_utterances
+    >>> from reference_impl.speech.networks import CTCNetwork
     >>> torch.manual_seed(0) and None
-    >>> utterances, losses_of = make_utterances(5, seed=0), UtteranceLosses(FrameNetwork(4, 6).double())
+    >>> examples, losses_of = made_up(5, seed=0), UtteranceLosses(CTCNetwork(8, dropout=0.0).double(), ctc_losses)
     >>> gradients = []
     >>> for cut in (5, 1):
     ...     losses_of.zero_grad()
-    ...     batches = [collate(part).to(torch.float64) for part in (utterances[:cut], utterances[cut:])]
-    ...     step = step_backward(losses_of, batches, Process(), divisor="labels")
-    ...     gradients.append(losses_of.model.output.bias.grad.clone())
+    ...     step = step_backward(losses_of, [examples[:cut], examples[cut:]], Process(), divisor="labels")
+    ...     gradients.append(losses_of.network.output.bias.grad.clone())
     >>> step.count, bool((gradients[0] - gradients[1]).abs().max() < 1e-14)
-    (15, True)
+    (19, True)
     """
     _validation.check_choice("divisor", divisor, DIVISORS)
     _validation.check_choice("reduction", reduction, REDUCTIONS)
-    counts = [count_of(batch, divisor) for batch in batches] or [0]
+    counts = [count_of(part, divisor) for part in parts]
     count = int(totals(torch.tensor([sum(counts)], device=process.device))[0])
     if not count:
         raise ValueError(f"count = 0 {divisor} in this step; expected at least one in some process")
-    batches = batches or [_Nothing()]
+    parts, counts = (parts, counts) if len(parts) else ([[]], [0])
     seen = torch.zeros(3, dtype=torch.float64, device=process.device)  # read once, at the end: a GPU need not wait
-    for batch, own, is_last in zip(batches, counts, _last(batches), strict=True):
-        scale = process.world_size / count if reduction == "mean" else 1 / (max(own, 1) * len(batches))
-        waiting = isinstance(losses_of, DistributedDataParallel) and not is_last
+    for i, (part, own) in enumerate(zip(parts, counts, strict=True)):
+        scale = process.world_size / count if reduction == "mean" else 1 / (max(own, 1) * len(parts))
+        waiting = isinstance(losses_of, DistributedDataParallel) and i + 1 < len(parts)
         with losses_of.no_sync() if waiting else contextlib.nullcontext():
-            losses = losses_of(batch)
-            loss = losses.sum() * scale
-            (loss if scaler is None else scaler.scale(loss)).backward()
+            losses = losses_of(*(as_tensors(batch_of(part), process.device) if len(part) else ()))
+            (losses.sum() * scale).backward()
         seen += _summary(losses.detach().double(), scale / process.world_size)
     value, finite, impossible = totals(seen)
     return StepLoss(value, finite, count, int(impossible))
@@ -209,10 +235,6 @@ def _summary(losses, scale):
     """Scaled sums of all losses and of the finite ones, and how many are infinite."""
     finite = losses.masked_fill(~losses.isfinite(), 0.0)
     return torch.stack([losses.sum() * scale, finite.sum() * scale, (losses == torch.inf).sum()])
-
-
-def _last(batches):
-    return [False] * (len(batches) - 1) + [True]
 
 
 def bias_of_the_mean_of_means(sums, counts):

@@ -1,7 +1,7 @@
 """Mixed precision: what may be computed in half, what stays in single, and how large each error is. It trains nothing.
 
 The network's products may be in half precision. Four things are not: the parameters, which take small steps; what the
-loss is given; the lattice, which is float64 or float32 inside of every loss here; and whatever is added up over many
+loss hands on; the lattice, which is float64 or float32 inside of every loss here; and whatever is added up over many
 utterances, losses and gradients.
 """
 
@@ -12,22 +12,24 @@ import torch
 
 from .. import _validation, ctc, rnnt
 from ..semiring import Semiring
+from ..speech.batches import Example, batch_of
+from ..speech.networks import CTCNetwork, Transducer
+from ..speech.training import as_tensors
 from ..torch_impl import ctc_loss, rnnt_loss
-from .gradients import UtteranceLosses
-from .networks import FrameNetwork, TransducerNetwork, logits_of
-from .utterances import collate, make_utterances
+from .gradients import UtteranceLosses, ctc_losses, rnnt_losses
+from .made_up import made_up
 
-__all__ = ["PRECISIONS", "autocast_of", "flushed_shares", "precision_errors", "scaler_of", "scaler_trace"]
+__all__ = ["PRECISIONS", "autocast_of", "dtype_of", "flushed_shares", "precision_errors", "scaler_trace"]
 
-#: What the products of a network may be computed in.
-PRECISIONS = ("float32", "bfloat16", "float16")
+#: What a network may be trained in. For bfloat16 the parameters stay float32, and the products run under autocast.
+PRECISIONS = ("float64", "float32", "bfloat16")
 
-_FEATURES, _NUM_SYMBOLS = 4, 6
-_LOSSES = {"ctc": (FrameNetwork, ctc_loss, ctc), "rnnt": (TransducerNetwork, rnnt_loss, rnnt)}
+_LOSSES = {"ctc": (CTCNetwork, ctc_losses, ctc_loss, ctc), "rnnt": (Transducer, rnnt_losses, rnnt_loss, rnnt)}
+_STUDIED = ("float32", "float16", "bfloat16")
 
 
 def autocast_of(precision: str):
-    """The dtype for autocast, for :class:`.gradients.UtteranceLosses`; None for "float32".
+    """The dtype for autocast, for :class:`.gradients.UtteranceLosses`; None where there is none.
 
     Examples
     --------
@@ -35,26 +37,28 @@ def autocast_of(precision: str):
     (torch.bfloat16, None)
     """
     _validation.check_choice("precision", precision, PRECISIONS)
-    return None if precision == "float32" else getattr(torch, precision)
+    return torch.bfloat16 if precision == "bfloat16" else None
 
 
-def scaler_of(precision: str, device="cpu"):
-    """A GradScaler, which multiplies the loss by a large number for "float16" and does nothing for the others.
+def dtype_of(precision: str):
+    """The dtype of the parameters.
 
-    float16 has 5 bits for the exponent: gradients below 6e-8 become 0. bfloat16 has the 8 bits of float32, and needs
-    no scale.
+    Examples
+    --------
+    >>> dtype_of("bfloat16"), dtype_of("float64")
+    (torch.float32, torch.float64)
     """
     _validation.check_choice("precision", precision, PRECISIONS)
-    return torch.amp.GradScaler(torch.device(device).type, enabled=precision == "float16")
+    return torch.float64 if precision == "float64" else torch.float32
 
 
 def precision_errors(*, loss="ctc", confidence=1.0, utterances=12, seed=0) -> list[dict]:
     """How far loss and gradient are off where one thing at a time leaves float64, in three precisions.
 
-    "network" runs the network under autocast (float32: all of it in float32), its last map and the loss in float32.
-    "loss inputs" rounds the logits. "lattice" runs the recursion of the explicit reference with logarithms of that
-    precision, from log-probs of float64; its gradient is that with respect to the log-probs. "sum" adds the utterances'
-    losses, and their gradients, one after the other in that precision, as an accumulator does that has it.
+    "network" runs the network under autocast (float32: all of it in float32). "loss inputs" rounds the logits alone.
+    "lattice" runs the recursion of the explicit reference with logarithms of that precision, from log-probs of
+    float64; its gradient is that with respect to the log-probs. "sum" adds the utterances' losses, and their gradients,
+    one after the other in that precision, as an accumulator does that has it.
 
     Parameters
     ----------
@@ -77,17 +81,19 @@ def precision_errors(*, loss="ctc", confidence=1.0, utterances=12, seed=0) -> li
     >>> worst["where"], worst["precision"]
     ('lattice', 'bfloat16')
     """
+    _validation.check_choice("loss", loss, tuple(_LOSSES))
     confidence = _validation.check_real("confidence", confidence, "a number > 0", lambda value: value > 0)
-    batch = collate(make_utterances(utterances, seed=seed, labels=(6, 12), frames_per_label=(8, 16)))
-    exact = _by_network(loss, confidence, batch, seed, torch.float64, None)
+    frames, *batch = as_tensors(batch_of(made_up(utterances, seed=seed, letters=(6, 12), frames_per_letter=(12, 24))))
+    exact = _by_network(loss, confidence, frames.double(), batch, seed, None)
     with torch.no_grad():
-        logits, lengths = logits_of(_network(loss, confidence, seed).double(), batch.to(torch.float64), loss)
+        network = _network(loss, confidence, seed).double()
+        logits, lengths = network(frames.double(), batch[0], *([batch[1]] if loss == "rnnt" else []))
     rows = []
-    for precision in PRECISIONS:
+    for precision in _STUDIED:
         dtype = getattr(torch, precision)
         rows += [
             _row("network", precision, exact,
-                 _by_network(loss, confidence, batch, seed, torch.float32, autocast_of(precision))),
+                 _by_network(loss, confidence, frames, batch, seed, None if precision == "float32" else dtype)),
             _row("loss inputs", precision, _by_logits(loss, logits, lengths, batch),
                  _by_logits(loss, logits.to(dtype).double(), lengths, batch)),
             _row("lattice", precision, _by_lattice(loss, logits, lengths, batch, torch.float64),
@@ -105,16 +111,16 @@ def _row(where, precision, right, mine):
 
 def _network(loss, confidence, seed):
     torch.manual_seed(seed)
-    network = _LOSSES[loss][0](_FEATURES, _NUM_SYMBOLS, width=32)
+    network = _LOSSES[loss][0](32, spacings=(1, 2), dropout=0.0)
     with torch.no_grad():
         network.output.weight *= confidence
     return network
 
 
-def _by_network(loss, confidence, batch, seed, dtype, autocast):
+def _by_network(loss, confidence, frames, batch, seed, autocast):
     """The sum of the losses, and the gradient with respect to all parameters."""
-    network = _network(loss, confidence, seed).to(dtype)
-    losses = UtteranceLosses(network, loss, autocast=autocast)(batch.to(dtype))
+    network = _network(loss, confidence, seed).to(frames.dtype)
+    losses = UtteranceLosses(network, _LOSSES[loss][1], autocast=autocast)(frames, *batch)
     losses.sum().backward()
     return losses.detach().double().sum(), torch.cat([each.grad.flatten().double() for each in network.parameters()])
 
@@ -122,7 +128,7 @@ def _by_network(loss, confidence, batch, seed, dtype, autocast):
 def _by_logits(loss, logits, lengths, batch):
     """The same with respect to the logits."""
     leaf = logits.detach().clone().requires_grad_()
-    losses = _LOSSES[loss][1](leaf, batch.targets, lengths, batch.target_lengths, reduction="none")
+    losses = _LOSSES[loss][2](leaf, batch[1], lengths, batch[2], reduction="none")
     return losses.sum().detach(), torch.autograd.grad(losses.sum(), leaf)[0]
 
 
@@ -132,7 +138,7 @@ def _by_lattice(loss, logits, lengths, batch, dtype):
     The products alpha beta / Z are taken in float64, as they are a posterior's last step; the recursions are not.
     """
     b = int(lengths.argmin())
-    labels = batch.targets[b, :batch.target_lengths[b]].numpy()
+    labels = batch[1][b, :batch[2][b]].numpy()
     used = logits[b, :lengths[b]] if loss == "ctc" else logits[b, :lengths[b], :len(labels) + 1]
     log_probs = used.log_softmax(-1).to(dtype)
     scores = np.empty(log_probs.shape, object)
@@ -140,7 +146,7 @@ def _by_lattice(loss, logits, lengths, batch, dtype):
         scores[index] = log_probs[index]
     number = Semiring(str(dtype), torch.tensor(-torch.inf, dtype=dtype), torch.tensor(0.0, dtype=dtype),
                       torch.logaddexp, torch.add)
-    module = _LOSSES[loss][2]
+    module = _LOSSES[loss][3]
     log_z = module.Z(scores, labels, semiring=number).double()
     masses = (module.alpha(scores, labels, semiring=number), module.beta(scores, labels, semiring=number))
     alpha, beta = (torch.tensor([float(each) for each in mass.ravel()], dtype=torch.float64) for mass in masses)
@@ -151,7 +157,7 @@ def _added(loss, logits, lengths, batch, dtype):
     """Losses and gradients of single utterances, added one after the other: sums over utterances and frames."""
     total, added = torch.zeros((), dtype=dtype), torch.zeros(logits.shape[-1], dtype=dtype)
     leaf = logits.detach().clone().requires_grad_()
-    losses = _LOSSES[loss][1](leaf, batch.targets, lengths, batch.target_lengths, reduction="none")
+    losses = _LOSSES[loss][2](leaf, batch[1], lengths, batch[2], reduction="none")
     gradient = torch.autograd.grad(losses.sum(), leaf)[0]
     for b in range(len(losses)):
         total += losses[b].detach().to(dtype)
@@ -191,17 +197,17 @@ def scaler_trace(steps=5, *, loss="ours", scale=1024.0, seed=0) -> list[dict]:
     """
     _validation.check_choice("loss", loss, ("ours", "torch"))
     torch.manual_seed(seed)
-    network, rows = FrameNetwork(_FEATURES, _NUM_SYMBOLS), []
-    optimiser = torch.optim.SGD(network.parameters(), lr=0.01)
+    network, rows = CTCNetwork(16, spacings=(1,), dropout=0.0), []
+    optimiser = torch.optim.SGD(network.parameters(), lr=0.001)
     scaler = torch.amp.GradScaler("cpu", init_scale=scale)
     function = {"ours": ctc_loss, "torch": _functional}[loss]
     for step in range(steps):
-        utterances = make_utterances(4, seed=seed + step)
-        utterances.append((utterances[0][0][:2], np.array([1, 1, 1])))  # three labels in one frame of the logits
-        batch = collate(utterances)
+        examples = made_up(4, seed=seed + step)
+        short = Example(examples[0].frames[:2], np.array([1, 1, 1]), None)  # three labels, and one frame of the logits
+        frames, frame_lengths, targets, target_lengths = as_tensors(batch_of([*examples, short]))
         with torch.autocast("cpu", torch.float16):
-            logits, lengths = network(batch.frames, batch.frame_lengths)
-        value = function(logits, batch.targets, lengths, batch.target_lengths, reduction="none").sum() / len(batch)
+            logits, lengths = network(frames, frame_lengths)
+        value = function(logits, targets, lengths, target_lengths, reduction="none").sum() / len(targets)
         optimiser.zero_grad()
         scaler.scale(value).backward()
         before, weight = scaler.get_scale(), network.output.weight.detach().clone()

@@ -9,6 +9,8 @@ import contextlib
 import multiprocessing
 import os
 import pickle
+import subprocess
+import sys
 import tempfile
 import time
 import traceback
@@ -22,7 +24,7 @@ import torch.distributed as dist
 
 from .. import _validation
 
-__all__ = ["Process", "agreed", "joined", "run_processes", "this_process", "totals"]
+__all__ = ["Process", "agreed", "joined", "run_processes", "this_process", "torchrun", "totals"]
 
 _PATIENCE = 600.0  # seconds that a collective may take: one process may wait for another to read its data
 
@@ -159,7 +161,7 @@ def agreed(name, value):
     return value
 
 
-def run_processes(function, world_size, *arguments, timeout=300.0):
+def run_processes(function, world_size, *arguments, timeout=900.0):
     """Call a function in several processes on this machine, joined by gloo, and return what it returned in each.
 
     No port is chosen: the processes meet through a file. Each has one thread. If one fails, or time runs out, all are
@@ -206,6 +208,48 @@ def run_processes(function, world_size, *arguments, timeout=300.0):
             raise RuntimeError(f"the process of rank {rank} of {world_size} " + (
                 f"failed:\n{text}" if text else f"did not end in {timeout} seconds" if late else "was killed"))
         return [result for _, result in outcomes]
+
+
+def torchrun(world_size, module, arguments=(), *, restarts=0, timeout=900.0):
+    """Run a program in several processes on this machine by torchrun, as on a cluster but for the addresses.
+
+    Torchrun itself chooses a port that is free (``--standalone``). None of its processes is left when this returns.
+
+    Parameters
+    ----------
+    world_size : int
+    module : str
+        As after ``python -m``.
+    arguments : sequence of str
+    restarts : int
+        How often all processes are started again after one has failed.
+    timeout : float
+        Seconds.
+
+    Returns
+    -------
+    status : int
+        0, if all processes ended well.
+    printed : str
+        By all of them, errors included.
+
+    Raises
+    ------
+    subprocess.TimeoutExpired
+    """
+    world_size = _validation.check_at_least("world_size", world_size, 1)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(world_size),
+               "--max-restarts", str(restarts), "-m", module, *map(str, arguments)]
+    with tempfile.TemporaryFile("w+") as printed, _environment():
+        started = subprocess.Popen(command, stdout=printed, stderr=subprocess.STDOUT)
+        try:
+            status = started.wait(timeout)
+        finally:
+            if started.poll() is None:
+                started.terminate()  # it ends its processes, which are in sessions of their own
+                started.wait(60.0)
+        printed.seek(0)
+        return status, printed.read()
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ Called again with the same arguments, it goes on where it was interrupted. FOLDE
 from __future__ import annotations
 
 import argparse
+import functools
 import math
 import random
 import sys
@@ -17,15 +18,21 @@ import sys
 import numpy as np
 import torch
 
+from ..speech.batches import examples
+from ..speech.corpus import load
+from ..speech.letters import NUM_SYMBOLS
+from ..speech.networks import SUBSAMPLING, CTCNetwork, Transducer
+from ..speech.training import optimiser_of
 from .buckets import LengthBuckets
-from .gradients import REDUCTIONS
-from .networks import FrameNetwork, TransducerNetwork
+from .gradients import DIVISORS, REDUCTIONS, ctc_losses, rnnt_losses
+from .made_up import made_up
 from .precision import PRECISIONS
 from .processes import joined
 from .training import Kill, Training, train
-from .utterances import DIVISORS, make_utterances
 
 __all__ = ["main"]
+
+_LOSSES = {"ctc": (CTCNetwork, ctc_losses), "rnnt": (Transducer, rnnt_losses)}
 
 
 def main(arguments=None):
@@ -40,24 +47,18 @@ def main(arguments=None):
     if options.device == "cpu":
         torch.set_num_threads(1)  # processes share the cores, and the bits do not depend on their number
     with joined(options.device) as process:
-        utterances, num_symbols = _corpus(options)
-        frames, labels = ([len(each[i]) for each in utterances] for i in (0, 1))
-        grid = {"cost": "cells", "num_symbols": num_symbols, "stride": 2} if options.loss == "rnnt" else {}
-        buckets = LengthBuckets(frames, labels, budget=options.budget, ratio=options.ratio, seed=options.seed,
-                                world_size=process.world_size, **grid)
+        corpus = _corpus(options)
+        network, losses = _LOSSES[options.loss]
         torch.manual_seed(options.seed)  # for the weights, which all start with those of rank 0
-        network = FrameNetwork if options.loss == "ctc" else TransducerNetwork
-        model = network(utterances[0][0].shape[1], num_symbols, width=options.width, dropout=options.dropout)
-        model.to(process.device)
+        model = network(options.width, dropout=options.dropout).to(process.device)
         for seed in (random.seed, np.random.seed, torch.manual_seed):  # for dropout and the like, which differ by rank
             seed(1000 * (options.seed + 1) + process.rank)
-        optimiser = torch.optim.Adam(model.parameters(), lr=options.rate)
-        scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, options.steps)
         settings = {name: getattr(options, name) for name in (
-            "data", "utterances", "seed", "budget", "ratio", "width", "dropout", "rate", "steps")}
-        training = Training(model, utterances, buckets, optimiser, process, scheduler=scheduler, loss=options.loss,
+            "corpus", "utterances", "seed", "budget", "ratio", "width", "dropout", "rate", "steps")}
+        training = Training(model, losses, corpus, _buckets(options, corpus, process.world_size),
+                            functools.partial(optimiser_of, steps=options.steps, rate=options.rate), process,
                             divisor=options.divisor, reduction=options.reduction, precision=options.precision,
-                            accumulate=options.accumulate, clip=options.clip, settings=settings)
+                            largest_norm=options.largest_norm, settings=settings)
         digest = train(training, options.out, options.steps, checkpoint_every=options.checkpoint_every,
                        keep=options.keep, kill=options.kill)
         if process.leads:
@@ -69,20 +70,20 @@ def _parser():
     add = parser.add_argument
     add("--steps", type=int, required=True, help="to be reached, those made before an interruption included")
     add("--out", required=True, metavar="FOLDER", help="for checkpoints, metrics.jsonl and events.jsonl")
-    add("--loss", choices=("ctc", "rnnt"), default="ctc")
-    add("--data", choices=("made-up", "digits"), default="made-up", help="digits: strings of scanned digits")
+    add("--loss", choices=tuple(_LOSSES), default="ctc")
+    add("--corpus", metavar="FOLDER", help="data/speech of the book's repository; utterances are made up without it")
     add("--utterances", type=int, default=64)
     add("--seed", type=int, default=0, help="of data, weights, order and noise (default: 0)")
     add("--budget", type=int, help="most frames, or cells of the RNN-T grid, in a batch, padding included")
     add("--ratio", type=float, default=1.3, help="of the lengths in a bucket (default: 1.3)")
-    add("--accumulate", type=int, default=1, help="batches of each process in a step (default: 1)")
+    add("--batches", type=int, help="in a step, of all processes together; a multiple of their number (default: it)")
     add("--divisor", choices=DIVISORS, default="utterances", help="of the mean")
     add("--reduction", choices=REDUCTIONS, default="mean", help='"mean of means" is the mistake')
     add("--precision", choices=PRECISIONS, default="float32")
-    add("--width", type=int, default=16)
+    add("--width", type=int, default=32)
     add("--dropout", type=float, default=0.1)
-    add("--rate", type=float, default=0.01, help="highest learning rate, of Adam (default: 0.01)")
-    add("--clip", type=float, help="longest gradient")
+    add("--rate", type=float, default=3e-3, help="highest learning rate (default: 0.003)")
+    add("--largest-norm", type=float, default=5.0, help="of a gradient, which is scaled down to it (default: 5)")
     add("--checkpoint-every", type=int, default=10, metavar="STEPS")
     add("--keep", type=int, default=3, help="checkpoints that stay (default: 3)")
     add("--device", choices=("cpu", "cuda"), default="cpu")
@@ -97,21 +98,23 @@ def _kill(text):
 
 
 def _corpus(options):
-    """The utterances, and V; a budget that was not given is one for about eight of the longest."""
-    if options.data == "made-up":
-        utterances, num_symbols = make_utterances(options.utterances, seed=options.seed), 6
-    else:
-        from ..digits.strings import NUM_SYMBOLS, load_images, make_strings
+    """Utterances made up, or so many of those of a corpus, from all of its voices."""
+    if options.corpus is None:
+        return made_up(options.utterances, seed=options.seed)
+    heard = load("train", options.corpus)
+    chosen = np.linspace(0, len(heard), min(options.utterances, len(heard)), endpoint=False).astype(int)
+    return examples([heard[i] for i in chosen], seed=options.seed)
 
-        rng = np.random.default_rng(options.seed)
-        strings = make_strings(*load_images(held_out=False), options.utterances, rng)
-        utterances = [(strings.frames_of(b), strings.targets_of(b)) for b in range(len(strings))]
-        num_symbols = NUM_SYMBOLS
-    if options.budget is None:
-        longest = [max(len(each[i]) for each in utterances) for i in (0, 1)]
-        cells = math.ceil(longest[0] / 2) * (longest[1] + 1) * num_symbols
-        options.budget = 8 * (longest[0] if options.loss == "ctc" else cells)
-    return utterances, num_symbols
+
+def _buckets(options, corpus, world_size):
+    """A plan of the epochs; a budget that was not given is one for about eight of the longest utterances."""
+    frames, labels = ([len(getattr(each, name)) for each in corpus] for name in ("frames", "labels"))
+    grid, longest = {}, max(frames)
+    if options.loss == "rnnt":
+        grid = {"cost": "cells", "num_symbols": NUM_SYMBOLS, "stride": SUBSAMPLING}
+        longest = math.ceil(longest / SUBSAMPLING) * (max(labels) + 1) * NUM_SYMBOLS
+    return LengthBuckets(frames, labels, budget=options.budget or 8 * longest, ratio=options.ratio, seed=options.seed,
+                         batches_a_step=options.batches or world_size, **grid)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The training loop: steps from a plan, in any number of processes, that go on after an interruption to the same bits.
 
-It chooses no network, no data and no optimiser; :mod:`.run` does.
+It chooses no network, no data and no optimiser; :mod:`.run` does. A step is that of the loop in one process,
+:func:`reference_impl.speech.training.make_step`.
 """
 
 from __future__ import annotations
@@ -17,12 +18,11 @@ import torch
 import torch.distributed as dist
 
 from .. import _validation
-from .checkpoints import Checkpoints, random_state, restore_random_state
-from .equality import digest_of
+from ..speech.training import make_step
+from .checkpoints import Checkpoints, digest_of, random_state, restore_random_state
 from .gradients import UtteranceLosses, data_parallel, step_backward
-from .precision import autocast_of, scaler_of
+from .precision import autocast_of, dtype_of
 from .processes import agreed
-from .utterances import collate
 
 __all__ = ["Kill", "Training", "train"]
 
@@ -34,7 +34,7 @@ class Kill:
     Attributes
     ----------
     rank, step : int
-        Who, and in which step, counted from 1.
+        Which process, and in which step, counted from 1.
     where : "backward" | "checkpoint"
         In the middle of the backward pass, with the others waiting for its gradients; or with half of the step's
         checkpoint written.
@@ -53,90 +53,82 @@ class Training:
 
     Parameters
     ----------
-    model : nn.Module
-        As for :func:`.networks.logits_of`, on the device of ``process``.
-    utterances : sequence of pairs
+    network : nn.Module
+        On the device of ``process``; is given the dtype that ``precision`` asks for.
+    losses : function
+        As for :class:`.gradients.UtteranceLosses`.
+    examples : sequence of Example
         The whole corpus, in every process.
     buckets : LengthBuckets
-        Made for ``process.world_size``.
-    optimiser : torch.optim.Optimizer
-        Of the model's parameters.
+        Its batches of a step are divided evenly among the processes: their number is a multiple of theirs.
+    optimiser_of : function
+        Of the network: an optimiser and a schedule, whose ``step`` is called after each step.
     process : Process
-    scheduler : optional
-        Of learning rates; is stepped after each step, but not after one that the scaler left out.
-    loss : "ctc" | "rnnt"
     divisor, reduction
         As for :func:`.gradients.step_backward`.
-    precision : "float32" | "bfloat16" | "float16"
-    accumulate : int
-        Batches of a process in a step; the last step of an epoch may have fewer.
-    clip : float, optional
-        Longest gradient, in the Euclidean norm.
+    precision : "float64" | "float32" | "bfloat16"
+    largest_norm : float
+        As for :func:`reference_impl.speech.training.make_step`.
     settings : dict of plain values, optional
-        Whatever a run that goes on must have in common with the one that was interrupted.
+        What else makes this run another one: a checkpoint of other settings is refused.
 
     Attributes
     ----------
     step, epoch, start : int
-        Steps made, and the place in the data: batches ``start`` and up of an epoch are next.
+        Steps made, and the place in the data: step ``start`` of the epoch's plan is next.
     """
 
-    def __init__(self, model, utterances, buckets, optimiser, process, *, scheduler=None, loss="ctc",
-                 divisor="utterances", reduction="mean", precision="float32", accumulate=1, clip=None, settings=None):
-        if buckets.world_size != process.world_size:
-            raise ValueError(f"buckets.world_size = {buckets.world_size}; expected {process.world_size}, the number "
-                             "of processes")
-        self.accumulate = _validation.check_at_least("accumulate", accumulate, 1)
-        self.model, self.utterances, self.buckets, self.process = model, utterances, buckets, process
-        self.optimiser, self.scheduler, self.clip = optimiser, scheduler, clip
-        self.divisor, self.reduction = divisor, reduction
-        self.scaler = scaler_of(precision, process.device)
-        self.settings = {"loss": loss, "divisor": divisor, "reduction": reduction, "precision": precision,
-                         "accumulate": accumulate, "clip": clip, "world_size": process.world_size,
+    def __init__(self, network, losses, examples, buckets, optimiser_of, process, *, divisor="utterances",
+                 reduction="mean", precision="float32", largest_norm=5.0, settings=None):
+        if buckets.batches_a_step % process.world_size:
+            raise ValueError(f"batches_a_step = {buckets.batches_a_step}; expected a multiple of "
+                             f"{process.world_size}, the number of processes")
+        if not len(examples):
+            raise ValueError("examples has no entries; expected one at least")
+        self.network, self.examples, self.buckets, self.process = network, examples, buckets, process
+        self.divisor, self.reduction, self.largest_norm = divisor, reduction, largest_norm
+        self.settings = {"losses": losses.__name__, "divisor": divisor, "reduction": reduction, "precision": precision,
+                         "largest_norm": largest_norm, "world_size": process.world_size,
                          "plan": agreed("plan", buckets.digest(0)), **(settings or {})}
-        self.losses_of = data_parallel(UtteranceLosses(model, loss, autocast=autocast_of(precision)), process)
+        network.to(dtype_of(precision))
+        self.losses_of = data_parallel(UtteranceLosses(network, losses, autocast=autocast_of(precision)), process)
+        self.optimiser, self.schedule = optimiser_of(network)
         self.step = self.epoch = self.start = 0
-        self._left, self._from = [], None
+        self._plan = None, []
 
     def make_step(self):
         """One step of the optimiser. Returns its :class:`.gradients.StepLoss`."""
-        batches = [collate([self.utterances[i] for i in batch]).to(self.process.device) for batch in self._next()]
-        self.optimiser.zero_grad()
-        step = step_backward(self.losses_of, batches, self.process, divisor=self.divisor, reduction=self.reduction,
-                             scaler=self.scaler)
-        if self.clip is not None:
-            self.scaler.unscale_(self.optimiser)
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
-        scale = self.scaler.get_scale()
-        self.scaler.step(self.optimiser)
-        self.scaler.update()
-        if self.scheduler is not None and self.scaler.get_scale() >= scale:  # else the optimiser made no step
-            self.scheduler.step()
+        parts = self._next()
+        step = make_step(self.network, lambda: step_backward(self.losses_of, parts, self.process, divisor=self.divisor,
+                                                             reduction=self.reduction),
+                         self.optimiser, self.schedule, largest_norm=self.largest_norm)
         self.step += 1
         return step
 
     def _next(self):
         """The next batches of this process; the place moves on."""
-        if self._from != (self.epoch, self.start):
-            self._left = self.buckets.batches(self.epoch, self.process.rank, self.start)
-        if not self._left:
-            raise ValueError("utterances = 0; expected a corpus with at least one")
-        batches, self._left = self._left[:self.accumulate], self._left[self.accumulate:]
-        self.epoch, self.start = (self.epoch, self.start + len(batches)) if self._left else (self.epoch + 1, 0)
-        self._from = (self.epoch, self.start) if self._left else None
-        return batches
+        if self._plan[0] != self.epoch:
+            self._plan = self.epoch, self.buckets.plan(self.epoch)
+        steps, each = self._plan[1], self.buckets.batches_a_step // self.process.world_size
+        mine = steps[self.start][self.process.rank * each:][:each]
+        # another epoch may have another number of steps
+        self.epoch, self.start = (self.epoch, self.start + 1) if self.start + 1 < len(steps) else (self.epoch + 1, 0)
+        return [[self.examples[i] for i in batch] for batch in mine]
+
+    def parameters_digest(self) -> str:
+        """Of the parameters' bits, which all processes must have: all must ask."""
+        return agreed("parameters", digest_of(dict(self.network.named_parameters())))
 
     def state(self) -> dict:
         """All that the next steps depend on, of all processes, which all must ask; as a checkpoint takes it."""
-        agreed("parameters", digest_of(dict(self.model.named_parameters())))
+        self.parameters_digest()
         states = [random_state()]
         if dist.is_initialized():
             states = [None] * self.process.world_size
             dist.all_gather_object(states, random_state())
         return {"settings": self.settings, "step": self.step, "epoch": self.epoch, "start": self.start,
-                "model": self.model.state_dict(), "optimiser": self.optimiser.state_dict(),
-                "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
-                "scaler": self.scaler.state_dict(), "random": states}
+                "network": self.network.state_dict(), "optimiser": self.optimiser.state_dict(),
+                "schedule": self.schedule.state_dict(), "random": states}
 
     def go_on_from(self, state: dict) -> None:
         """Take up a state.
@@ -150,13 +142,10 @@ class Training:
             if self.settings.get(name) != state["settings"].get(name):
                 raise ValueError(f"{name} = {self.settings.get(name)!r}; expected {state['settings'].get(name)!r}, "
                                  "as in the checkpoint")
-        self.model.load_state_dict(state["model"])
+        self.network.load_state_dict(state["network"])
         self.optimiser.load_state_dict(state["optimiser"])
-        if self.scheduler is not None:
-            self.scheduler.load_state_dict(state["scheduler"])
-        self.scaler.load_state_dict(state["scaler"])
+        self.schedule.load_state_dict(state["schedule"])
         self.step, self.epoch, self.start = state["step"], state["epoch"], state["start"]
-        self._from = None
         restore_random_state(state["random"][self.process.rank])
 
 
@@ -164,7 +153,8 @@ def train(training: Training, folder, steps: int, *, checkpoint_every=10, keep=3
     """Train to a number of steps, from the newest checkpoint in a folder that is whole, or from the beginning.
 
     Rank 0 writes ``step_NNNNNNNNN.checkpoint``, a line of JSON for each step in ``metrics.jsonl`` (those after the
-    checkpoint are taken out when a run goes on from it), and starts and ends in ``events.jsonl``, which keeps all.
+    checkpoint are taken out when a run goes on from it), starts and ends in ``events.jsonl``, which keeps all, and
+    ``first_gradient.pt``, that of the first step (scaled down if it was), by which runs can be compared.
 
     Parameters
     ----------
@@ -196,24 +186,22 @@ def train(training: Training, folder, steps: int, *, checkpoint_every=10, keep=3
     while training.step < steps:
         began, number = time.perf_counter(), training.step + 1
         mine = kill if kill is not None and (kill.rank, kill.step) == (process.rank, number) else None
-        hook = None
         if mine and mine.where == "backward" and _first_time(folder):
-            hook = next(iter(training.model.parameters())).register_hook(_kill)
-        epoch, scale = training.epoch, training.scaler.get_scale()
-        rate = training.optimiser.param_groups[0]["lr"]
+            next(training.network.parameters()).register_hook(lambda _: os.kill(os.getpid(), signal.SIGKILL))
+        epoch, rate = training.epoch, training.optimiser.param_groups[0]["lr"]
         step = training.make_step()
-        if hook is not None:  # of a parameter that got no gradient
-            hook.remove()
         if process.leads:
             _append(folder / "metrics.jsonl", step=number, epoch=epoch, loss=step.value, finite_loss=step.finite,
-                    count=step.count, impossible=step.impossible, rate=rate, scale=scale,
-                    seconds=time.perf_counter() - began)
+                    count=step.count, impossible=step.impossible, rate=rate, seconds=time.perf_counter() - began)
+            if number == 1:
+                torch.save({name: each.grad for name, each in training.network.named_parameters()},
+                           folder / "first_gradient.pt")
         if number % checkpoint_every == 0 or number == steps:
             state = training.state()
             if process.leads:
                 halfway = mine is not None and mine.where == "checkpoint" and _first_time(folder)
                 checkpoints.save(number, state, killed_halfway=halfway)
-    digest = agreed("parameters", digest_of(dict(training.model.named_parameters())))
+    digest = training.parameters_digest()
     if process.leads:
         _append(folder / "events.jsonl", event="end", step=training.step, digest=digest)
     return digest
@@ -263,7 +251,3 @@ def _first_time(folder):
     except FileExistsError:
         return False
     return True
-
-
-def _kill(_):
-    os.kill(os.getpid(), signal.SIGKILL)

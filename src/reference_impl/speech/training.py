@@ -1,11 +1,13 @@
 """The training loop of the speech networks, and what to watch in it. Needs torch; the losses are ``torch_impl``'s.
 
-``train`` is a plain loop, one step at a time, so that a chapter can look in between. ``ctc_signs`` measures what tells
-a healthy run from one that goes wrong: all of it comes out of one call of the loss.
+``train`` is a plain loop, so that a chapter can look in between its steps. ``reference_impl.scaling`` makes the
+same steps (``make_step``) in several processes. ``ctc_signs`` measures what tells a healthy run from one that goes
+wrong: all of it comes out of one call of the loss.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import astuple, dataclass
 
@@ -16,7 +18,7 @@ from .. import batched
 from .._softmax import log_softmax
 from .letters import BLANK
 
-__all__ = ["Signs", "as_tensors", "ctc_signs", "train"]
+__all__ = ["Signs", "as_tensors", "ctc_signs", "make_step", "optimiser_of", "train"]
 
 
 def as_tensors(batch, device="cpu"):
@@ -24,11 +26,44 @@ def as_tensors(batch, device="cpu"):
     return [torch.from_numpy(array).to(device) for array in astuple(batch)]
 
 
+def optimiser_of(network, *, steps, rate=3e-3, decay=1e-2):
+    """AdamW, and a schedule by which its rate rises over the first 15 % of the steps and then falls to 0."""
+    optimiser = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=decay)
+    return optimiser, torch.optim.lr_scheduler.OneCycleLR(optimiser, rate, total_steps=steps, pct_start=0.15)
+
+
+def make_step(network, backward: Callable, optimiser, schedule, *, largest_norm=5.0):
+    """One step of an optimiser, in a process that trains alone or with others.
+
+    Parameters
+    ----------
+    network : nn.Module
+        Changed in place.
+    backward : function
+        Of nothing; adds the gradient to the parameters.
+    optimiser, schedule
+        Of :func:`optimiser_of`.
+    largest_norm : float
+        Gradients of all parameters together are scaled down to this norm.
+
+    Returns
+    -------
+    What ``backward`` returns.
+    """
+    network.train()
+    optimiser.zero_grad()
+    value = backward()
+    torch.nn.utils.clip_grad_norm_(network.parameters(), largest_norm)
+    optimiser.step()
+    schedule.step()
+    return value
+
+
 def train(network, batches: Iterable, loss: Callable, *, steps, rate=3e-3, largest_norm=5.0,
           decay=1e-2) -> Iterator[tuple[int, float]]:
     """Train a network in place; yields (step, loss) after each step, and leaves it in evaluation mode at the end.
 
-    AdamW, with a learning rate that rises over the first 15 % of the steps and then falls to 0.
+    The steps are those of :func:`make_step`, with the optimiser of :func:`optimiser_of`.
 
     Parameters
     ----------
@@ -44,18 +79,17 @@ def train(network, batches: Iterable, loss: Callable, *, steps, rate=3e-3, large
     decay : float
         Weight decay.
     """
-    optimiser = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=decay)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, rate, total_steps=steps, pct_start=0.15)
+    optimiser, schedule = optimiser_of(network, steps=steps, rate=rate, decay=decay)
     for step, batch in zip(range(1, steps + 1), batches, strict=False):
-        network.train()
-        value = loss(network, *as_tensors(batch))
-        optimiser.zero_grad()
-        value.backward()
-        torch.nn.utils.clip_grad_norm_(network.parameters(), largest_norm)
-        optimiser.step()
-        schedule.step()
-        yield step, value.item()
+        backward = functools.partial(_backward, loss, network, batch)
+        yield step, make_step(network, backward, optimiser, schedule, largest_norm=largest_norm)
     network.eval()
+
+
+def _backward(loss, network, batch):
+    value = loss(network, *as_tensors(batch))
+    value.backward()
+    return value.item()
 
 
 @dataclass(frozen=True)
