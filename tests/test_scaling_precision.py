@@ -49,10 +49,12 @@ def test_the_loss_inputs_are_off_by_their_rounding(errors):
 
 def test_the_lattice_and_sums_are_what_cannot_be_in_half_precision(errors):
     """Alpha is a sum of T numbers, -100 nats or so: in bfloat16 its neighbours are half a nat away. The network's own
-    products are better by orders of magnitude."""
+    products are off by a few roundings, and the more terms a sum has, the more it loses."""
+    found = {where: errors[where, "bfloat16"]["gradient error"] for where in ("network", "lattice", "sum")}
+    assert found["lattice"] > 0.5 > 10 * found["network"] and found["network"] < 10 * UNIT["bfloat16"]
+    assert found["sum"] > 4 * UNIT["bfloat16"]
     for where in ("lattice", "sum"):
-        assert errors[where, "bfloat16"]["gradient error"] > 0.05 > 10 * errors["network", "bfloat16"]["gradient error"]
-        assert errors[where, "float32"]["gradient error"] < 1e-4
+        assert errors[where, "float32"]["gradient error"] < 1e-3
 
 
 def test_the_lattice_of_float64_is_the_explicit_reference():

@@ -33,7 +33,7 @@ def made_up(count, *, seed, letters=(1, 6), frames_per_letter=(6, 14), noise=0.5
     Examples
     --------
     >>> [(each.frames.shape, each.labels.tolist()) for each in made_up(2, seed=0)]
-    [((67, 40), [19, 16, 10, 10, 2, 3]), ((22, 40), [26, 23])]
+    [((61, 40), [18, 15, 8, 9, 2, 3]), ((57, 40), [8, 25, 14, 7, 22])]
     """
     count = _validation.check_at_least("count", count, 0)
     vectors = np.random.default_rng(0).standard_normal((NUM_SYMBOLS, BANDS), np.float32)

@@ -207,7 +207,7 @@ def scaler_trace(steps=5, *, loss="ours", scale=1024.0, seed=0) -> list[dict]:
         frames, frame_lengths, targets, target_lengths = as_tensors(batch_of([*examples, short]))
         with torch.autocast("cpu", torch.float16):
             logits, lengths = network(frames, frame_lengths)
-        value = function(logits, targets, lengths, target_lengths, reduction="none").sum() / len(targets)
+        value = function(logits.float(), targets, lengths, target_lengths, reduction="none").sum() / len(targets)
         optimiser.zero_grad()
         scaler.scale(value).backward()
         before, weight = scaler.get_scale(), network.output.weight.detach().clone()
