@@ -12,6 +12,7 @@ import pytest
 import torch
 from dealt_out import dealt_out, one_by_one
 
+from reference_impl.networks.training import descend
 from reference_impl.scaling import (
     DIVISORS,
     Process,
@@ -265,12 +266,12 @@ def test_the_loop_of_one_process_makes_the_same_steps():
     theirs = [value for _, value in training.train(other, map(batch_of, batches), mean, steps=3)]
     optimiser, schedule = training.optimiser_of(mine.network, steps=3)
     for batch in batches:
-        step = training.make_step(mine.network, lambda batch=batch: step_backward(mine, [batch[:1], batch[1:]],
-                                                                                  Process()), optimiser, schedule)
+        step = descend(mine.network, lambda batch=batch: step_backward(mine, [batch[:1], batch[1:]], Process()),
+                       optimiser, schedule, largest_norm=5.0)
         values.append(step.value)
     assert values == pytest.approx(theirs, rel=1e-9, abs=0)
     for each, right in zip(mine.network.parameters(), other.parameters(), strict=True):
-        torch.testing.assert_close(each, right, rtol=0, atol=3 * 3e-3 * 1e-4)
+        torch.testing.assert_close(each, right, rtol=0, atol=3 * 6e-3 * 1e-4)
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 4])
@@ -348,11 +349,11 @@ def trained(process, loss, divisor, reduction="mean"):
         wrapped.zero_grad()
         step_backward(wrapped, parts[process.rank], process, divisor=divisor, reduction=reduction)
         steps.append(flat(losses_of.network))
-        descend(losses_of.network)
+        go_down(losses_of.network)
     return steps[0], parameters(losses_of.network)
 
 
-def descend(model):
+def go_down(model):
     with torch.no_grad():
         for each in model.parameters():
             each -= 0.01 * each.grad
@@ -378,7 +379,7 @@ def test_one_two_and_four_processes_train_alike():
             model.zero_grad()
             one_by_one(model, made_up(11, seed=i), loss, divisor).backward()
             gradients.append(flat(model))
-            descend(model)
+            go_down(model)
         right[loss, divisor] = gradients[0], parameters(model)
     for world_size in (1, 2, 4):
         for found in run_processes(all_trained, world_size):

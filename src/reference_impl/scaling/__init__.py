@@ -1,7 +1,7 @@
 """Training that scales: several processes with the gradient of one, batches of similar lengths, runs that go on.
 
-It is no speech toolkit, and no loss is here. Examples, batches, networks and the step of an optimiser are those of the
-room ``speech``; the losses are those of :mod:`reference_impl.torch_impl`.
+It is no speech toolkit, and no loss is here. Examples, batches and networks are those of the room ``speech``, the step
+of an optimiser is that of ``networks``, and the losses are those of :mod:`reference_impl.torch_impl`.
 
 :mod:`.gradients` says what a step divides by, and derives it. :mod:`.buckets` plans an epoch, :mod:`.checkpoints`
 writes what a run needs to go on to the same bits, and :mod:`.precision` measures what half precision costs.

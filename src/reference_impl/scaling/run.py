@@ -82,7 +82,7 @@ def _parser():
     add("--precision", choices=PRECISIONS, default="float32")
     add("--width", type=int, default=32)
     add("--dropout", type=float, default=0.1)
-    add("--rate", type=float, default=3e-3, help="highest learning rate (default: 0.003)")
+    add("--rate", type=float, default=6e-3, help="highest learning rate (default: 0.006)")
     add("--largest-norm", type=float, default=5.0, help="of a gradient, which is scaled down to it (default: 5)")
     add("--checkpoint-every", type=int, default=10, metavar="STEPS")
     add("--keep", type=int, default=3, help="checkpoints that stay (default: 3)")

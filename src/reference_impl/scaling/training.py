@@ -1,7 +1,7 @@
 """The training loop: steps from a plan, in any number of processes, that go on after an interruption to the same bits.
 
 It chooses no network, no data and no optimiser; :mod:`.run` does. A step is that of the loop in one process,
-:func:`reference_impl.speech.training.make_step`.
+:func:`reference_impl.networks.training.descend`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 
 from .. import _validation
-from ..speech.training import make_step
+from ..networks.training import descend
 from .checkpoints import Checkpoints, digest_of, random_state, restore_random_state
 from .gradients import UtteranceLosses, data_parallel, step_backward
 from .precision import autocast_of, dtype_of
@@ -68,7 +68,7 @@ class Training:
         As for :func:`.gradients.step_backward`.
     precision : "float64" | "float32" | "bfloat16"
     largest_norm : float
-        As for :func:`reference_impl.speech.training.make_step`.
+        As for :func:`reference_impl.networks.training.descend`.
     settings : dict of plain values, optional
         What else makes this run another one: a checkpoint of other settings is refused.
 
@@ -99,9 +99,9 @@ class Training:
     def make_step(self):
         """One step of the optimiser. Returns its :class:`.gradients.StepLoss`."""
         parts = self._next()
-        step = make_step(self.network, lambda: step_backward(self.losses_of, parts, self.process, divisor=self.divisor,
-                                                             reduction=self.reduction),
-                         self.optimiser, self.schedule, largest_norm=self.largest_norm)
+        step = descend(self.network, lambda: step_backward(self.losses_of, parts, self.process, divisor=self.divisor,
+                                                           reduction=self.reduction),
+                       self.optimiser, self.schedule, largest_norm=self.largest_norm)
         self.step += 1
         return step
 

@@ -1,13 +1,11 @@
-"""The training loop of the speech networks, and what to watch in it. Needs torch; the losses are ``torch_impl``'s.
+"""How the speech networks are trained, and what to watch meanwhile. Needs torch; no loss of its own.
 
-``train`` is a plain loop, so that a chapter can look in between its steps. ``reference_impl.scaling`` makes the
-same steps (``make_step``) in several processes. ``ctc_signs`` measures what tells a healthy run from one that goes
-wrong: all of it comes out of one call of the loss.
+``train`` is a plain loop, one step at a time, so that a chapter can look in between. ``ctc_signs`` measures what tells
+a healthy run from one that goes wrong: all of it comes out of one call of the loss.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import astuple, dataclass
 
@@ -16,9 +14,10 @@ import torch
 
 from .. import batched
 from .._softmax import log_softmax
+from ..networks.training import fit
 from .letters import BLANK
 
-__all__ = ["Signs", "as_tensors", "ctc_signs", "make_step", "optimiser_of", "train"]
+__all__ = ["Signs", "as_tensors", "ctc_signs", "optimiser_of", "train"]
 
 
 def as_tensors(batch, device="cpu"):
@@ -26,51 +25,24 @@ def as_tensors(batch, device="cpu"):
     return [torch.from_numpy(array).to(device) for array in astuple(batch)]
 
 
-def optimiser_of(network, *, steps, rate=3e-3, decay=1e-2):
+def optimiser_of(network, *, steps, rate=6e-3, decay=1e-2):
     """AdamW, and a schedule by which its rate rises over the first 15 % of the steps and then falls to 0."""
     optimiser = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=decay)
     return optimiser, torch.optim.lr_scheduler.OneCycleLR(optimiser, rate, total_steps=steps, pct_start=0.15)
 
 
-def make_step(network, backward: Callable, optimiser, schedule, *, largest_norm=5.0):
-    """One step of an optimiser, in a process that trains alone or with others.
-
-    Parameters
-    ----------
-    network : nn.Module
-        Changed in place.
-    backward : function
-        Of nothing; adds the gradient to the parameters.
-    optimiser, schedule
-        Of :func:`optimiser_of`.
-    largest_norm : float
-        Gradients of all parameters together are scaled down to this norm.
-
-    Returns
-    -------
-    What ``backward`` returns.
-    """
-    network.train()
-    optimiser.zero_grad()
-    value = backward()
-    torch.nn.utils.clip_grad_norm_(network.parameters(), largest_norm)
-    optimiser.step()
-    schedule.step()
-    return value
-
-
-def train(network, batches: Iterable, loss: Callable, *, steps, rate=3e-3, largest_norm=5.0,
+def train(network, batches: Iterable, loss: Callable, *, steps, rate=6e-3, largest_norm=5.0,
           decay=1e-2) -> Iterator[tuple[int, float]]:
-    """Train a network in place; yields (step, loss) after each step, and leaves it in evaluation mode at the end.
+    """Train a network in place, and stop after each step: yields (step, loss). Leaves it in evaluation mode.
 
-    The steps are those of :func:`make_step`, with the optimiser of :func:`optimiser_of`.
+    Optimiser and learning rate are those of :func:`optimiser_of`.
 
     Parameters
     ----------
     network : nn.Module
     batches : iterable of Batch
-    loss : function
-        Of the network and the four tensors of a batch; a scalar.
+    loss : callable
+        Of the network and the four tensors of a batch, as in :mod:`reference_impl.networks.objectives`.
     steps : int
     rate : float
         The largest learning rate.
@@ -79,17 +51,9 @@ def train(network, batches: Iterable, loss: Callable, *, steps, rate=3e-3, large
     decay : float
         Weight decay.
     """
-    optimiser, schedule = optimiser_of(network, steps=steps, rate=rate, decay=decay)
-    for step, batch in zip(range(1, steps + 1), batches, strict=False):
-        backward = functools.partial(_backward, loss, network, batch)
-        yield step, make_step(network, backward, optimiser, schedule, largest_norm=largest_norm)
+    yield from fit(network, map(as_tensors, batches), loss, *optimiser_of(network, steps=steps, rate=rate, decay=decay),
+                   steps=steps, largest_norm=largest_norm)
     network.eval()
-
-
-def _backward(loss, network, batch):
-    value = loss(network, *as_tensors(batch))
-    value.backward()
-    return value.item()
 
 
 @dataclass(frozen=True)
