@@ -103,20 +103,16 @@ def test_pruning_table(tmp_path):
 
 @pytest.mark.slow
 def test_scaling(tmp_path):
-    """A second of each; what the chapter reads has the same form, and what does not depend on the machine is stored."""
+    """A second of each. Memory lies near what is predicted whatever else the machine does; times need not."""
     run("scaling.py", "--rounds", 1, "--seconds", 0.2, "--processes", 1, 2, "--width", 8, "--output",
         tmp_path / "scaling.json", OMP_NUM_THREADS="1")
-    short = json.loads((tmp_path / "scaling.json").read_text())
-    stored = json.loads((BENCHMARKS.parent / "data" / "scaling.json").read_text())
-    assert set(short) == set(stored) and [row["processes"] for row in short["rows"]] == [1, 2]
-    assert short["padding"] == stored["padding"] and short["speeds"] == pytest.approx(stored["speeds"])
-    assert [row["predicted"] for row in short["memory"]] == [row["predicted"] for row in stored["memory"]]
-    assert all(1 / 1.5 < row["measured_over_predicted"] < 1.5 for row in short["memory"])
-    assert all(row["measured"] > 0 for row in short["times"])
+    found = json.loads((tmp_path / "scaling.json").read_text())
+    assert [row["processes"] for row in found["rows"]] == [1, 2] and len(found["padding"]) == 16
+    assert all(1 / 1.5 < row["measured_over_predicted"] < 1.5 for row in found["memory"])
+    assert all(row["measured"] > 0 for row in found["times"])
 
 
-@pytest.mark.parametrize("name", ["accuracy", "kernels_executed", "kernels_sm90", "long_utterance", "pruning",
-                                  "scaling"])
+@pytest.mark.parametrize("name", ["accuracy", "kernels_executed", "kernels_sm90", "long_utterance", "pruning"])
 def test_stored_results_say_when_and_with_what(name):
     result = json.loads((BENCHMARKS.parent / "data" / f"{name}.json").read_text())
     assert result["what"] and result["date"] and result["versions"] and result["rows"]

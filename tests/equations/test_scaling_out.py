@@ -3,11 +3,12 @@
 import itertools
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from sides import first
 from tex_to_python import Notation
 
-from reference_impl.equations import Quantities, check_equation, computed
+from reference_impl.equations import Quantities, check_equation, computed, zero_outside
 
 NOTATION = Notation({r"\mu^\star": "averaged", r"\mu": "mean", r"\Lambda_{#p}": "sums[#p]", "n_{#p}": "n[#p]"})
 QUANTITIES = Quantities(
@@ -77,8 +78,14 @@ def test_covariance():
     def rhs(averaged, mean, sums, n, N, P):
         return -(1 / N) * sum((n[p] - N / Fraction(P)) * (sums[p] / n[p] - averaged) for p in range(P))
 
+    one_is_enough = "one centred factor is enough: whatever multiplies the centre of the other adds up to 0"
     check_equation("eq-scale-covariance", lhs, rhs, (
-        (average_of_means(losses), mean_of_all(losses), sums, n, N, P) for losses, sums, n, N, P in cases()))
+        (average_of_means(losses), mean_of_all(losses), sums, n, N, P) for losses, sums, n, N, P in cases()),
+        equivalent=dict.fromkeys([
+            "drop term: n[p] - N / Fraction(P) -> n[p]", "flip sign: n[p] - N / Fraction(P) -> n[p] + N / Fraction(P)",
+            "drop term: sums[p] / n[p] - averaged -> sums[p] / n[p]",
+            "flip sign: sums[p] / n[p] - averaged -> sums[p] / n[p] + averaged",
+            "drop factor: N / Fraction(P) -> N", "drop factor: N / Fraction(P) -> 1 / Fraction(P)"], one_is_enough))
 
 
 @pytest.mark.equation("eq-scale-mended")
@@ -88,4 +95,5 @@ def test_mended():
         return 1 / Fraction(P) * sum(P / N * sums[p] for p in range(P))
 
     check_equation("eq-scale-mended", first, rhs, (
-        (mean_of_all(losses), sums, n, N, P) for losses, sums, n, N, P in cases()))
+        (mean_of_all(losses), zero_outside(np.array(sums, dtype=object)), n, N, P)
+        for losses, sums, n, N, P in cases()))
