@@ -30,7 +30,14 @@ def pages(site):
 
 
 @pytest.fixture(scope="session")
-def browser(site):
+def browser(site, chromium):
+    """A browser for the pages of the site."""
+    return chromium
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """The same browser, for pages that a test makes by itself."""
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
         skip_or_fail("REQUIRE_BROWSER", "there is no chromium on the PATH")
