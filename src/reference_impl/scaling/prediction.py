@@ -142,7 +142,7 @@ class Prediction:
     def __str__(self):
         whole, memory = sum(self.seconds.values()), sum(self.bytes.values())
         lines = [f"{self.assumptions.hours:g} hours on {self.assumptions.gpus} GPUs, {self.assumptions.loss}: "
-                 f"{self.hours:.1f} hours for {self.assumptions.epochs:g} epochs of {self.steps} steps",
+                 f"{self.hours:.2f} hours for {self.assumptions.epochs:g} epochs of {self.steps} steps",
                  f"(B, T, U, V) = {self.shape} on a GPU"]
         lines += [f"step: {1e3 * part:8.2f} ms {part / whole:6.1%}  {name}" for name, part in self.seconds.items()]
         lines += [f"memory: {part / 1e9:7.2f} GB {part / memory:6.1%}  {name}" for name, part in self.bytes.items()]
