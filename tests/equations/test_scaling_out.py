@@ -16,7 +16,8 @@ QUANTITIES = Quantities(
     {"P = 1": lambda P: P == 1,
      "all counts equal": lambda n, P: P > 1 and len(set(n)) == 1,
      "no two counts equal": lambda n, P: P > 1 and len(set(n)) == P,
-     "all means equal": lambda n, sums, P: P > 1 and len({s / c for s, c in zip(sums, n, strict=True)}) == 1})
+     "all means equal": lambda n, sums, P: P > 1 and len(
+         {s / c for s, c in zip(getattr(sums, "array", sums), n, strict=True)}) == 1})
 
 # counts of one to four processes; a loss for each utterance is made of its place
 COUNTS = [(3,), (1, 3), (2, 2), (4, 1, 2), (3, 3, 3), (1, 5, 2, 4), (2, 1, 2, 7)]
@@ -96,4 +97,5 @@ def test_mended():
 
     check_equation("eq-scale-mended", first, rhs, (
         (mean_of_all(losses), zero_outside(np.array(sums, dtype=object)), n, N, P)
-        for losses, sums, n, N, P in cases()))
+        for losses, sums, n, N, P in cases()),
+        equivalent={"shift bound: range(P) -> range(P + 1)": "a process that is none has no losses"})
