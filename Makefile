@@ -65,7 +65,7 @@ test-all: .venv/dev .venv-course/ready  ## run the fast tests, the slow ones, th
 	@$(MAKE) book
 	@$(MAKE) site-test
 
-test-exhaustive: .venv/dev  ## run what no other target does: hundreds of drawn batches through the kernels, interpreted
+test-exhaustive: .venv/dev  ## run what no other target does: more of what other tests try by few cases, for hours
 	$(PY) -m pytest -n $(WORKERS) -m exhaustive $(PYTEST_ARGS)
 
 site-test: .venv/dev  ## check the built site: links, alt text, marks, no outside request, the laboratory

@@ -41,10 +41,10 @@ def in_units(array, unit):
 
 def logits_of(network, chosen, of):
     """In hundredths; the network is handed back in training mode, with its averages untouched."""
-    frames, targets, *_ = as_tensors(chosen)
+    frames, targets, frame_lengths, _ = as_tensors(chosen)
     network.eval()
     with torch.no_grad():
-        return in_units(of(network, frames, targets)[0], 100)
+        return in_units(of(network, frames, frame_lengths, targets)[0][0], 100)
 
 
 def by_stage(network, chosen, stages, of, **how):
@@ -58,7 +58,7 @@ def by_stage(network, chosen, stages, of, **how):
 
 
 def ctc_of_encoder(network, frames, frame_lengths, targets, target_lengths):
-    return ctc_loss(network.encode(frames), targets, frame_lengths, target_lengths)
+    return ctc_loss(network.encode(frames, frame_lengths)[0], targets, frame_lengths, target_lengths)
 
 
 def main():
@@ -74,7 +74,8 @@ def main():
     logits = by_stage(DigitTransducer(), chosen, options.stages, lambda network, *given: network(*given))
     torch.manual_seed(0)
     ctc_logits = by_stage(DigitTransducer(strings.NUM_SYMBOLS), chosen, options.ctc_stages,
-                          lambda network, frames, targets: network.encode(frames), max_rate=6e-3, loss=ctc_of_encoder)
+                          lambda network, frames, lengths, _: network.encode(frames, lengths), max_rate=6e-3,
+                          loss=ctc_of_encoder)
 
     result = {"what": WHAT, "date": f"{datetime.now(UTC):%Y-%m-%d}", "python": platform.python_version(),
               "versions": {"torch": torch.__version__, "numpy": np.__version__, "scikit-learn": sklearn.__version__},

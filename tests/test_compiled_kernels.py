@@ -24,7 +24,7 @@ triton_backend = pytest.importorskip("reference_impl.torch_impl.triton_backend",
 tl, triton_vocabulary = triton_backend.tl, triton_backend.triton_vocabulary
 
 pytestmark = needs_compiler
-slow = pytest.mark.slow
+slow, exhaustive = pytest.mark.slow, pytest.mark.exhaustive
 
 HALF = [torch.float16, torch.bfloat16]
 # an addition to the mass of a row of V float32 exponentials may round off up to V times 6e-8, log V times is usual
@@ -48,7 +48,7 @@ def assert_close(actual, expected, dtype):
     torch.testing.assert_close(gradient, expected_gradient, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("overwrite", [False, pytest.param(True, marks=slow)], ids=["", "overwrite"])
+@pytest.mark.parametrize("overwrite", [False, pytest.param(True, marks=exhaustive)], ids=["", "overwrite"])
 @pytest.mark.parametrize(("dtype", "V"), [
     (torch.bfloat16, 1025), (torch.float32, 500),
     *(pytest.param(dtype, V, marks=slow) for dtype in TOLERANCE for V in (2, 29, 64, 130, 1000, 1024, 1025)
@@ -73,8 +73,10 @@ def test_vocabularies(kind, dtype, V, overwrite):
         assert_close(step(kind, *arguments, overwrite_logits=overwrite), expected, dtype)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.float64, marks=slow)])
-@pytest.mark.parametrize("U", [1, *(pytest.param(U, marks=slow) for U in (0, 31, 32, 63, 70, 130, 200))])
+@pytest.mark.parametrize(("dtype", "U"), [
+    (torch.float32, 1), *(pytest.param(torch.float32, U, marks=slow) for U in (0, 31, 32, 63, 70, 130, 200)),
+    *(pytest.param(torch.float64, U, marks=slow if U in (1, 63) else exhaustive)
+      for U in (0, 1, 31, 32, 63, 70, 130, 200))], ids=str)
 @every_kind
 def test_targets(kind, U, dtype):
     """Lattices of one warp and of several."""
@@ -113,8 +115,8 @@ def test_numbers_of_warps(kind, warps, monkeypatch):
         assert {report.warps for report in machine.reports} == {warps, min(warps, 8)}
 
 
-@slow
-@pytest.mark.parametrize("warps", [1, 2, 4, 8, 16, 32])
+@pytest.mark.parametrize("warps", [pytest.param(warps, marks=slow if warps in (1, 4, 32) else exhaustive)
+                                   for warps in (1, 2, 4, 8, 16, 32)])
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 @every_kind
 def test_every_type_with_every_number_of_warps(kind, dtype, warps, monkeypatch):
@@ -190,7 +192,8 @@ def nothing(program):
 @pytest.mark.parametrize("capability", [90, pytest.param(86, marks=slow)])
 @pytest.mark.parametrize("dtype", [torch.float64, pytest.param(torch.float32, marks=slow)])
 @pytest.mark.parametrize(("kind", "U"), [("ctc", 2047), *(pytest.param(kind, U, marks=slow) for kind, U in (
-    ("ctc", 1023), ("ctc", 4095), ("ctc", 8191), ("rnnt", 1023), ("rnnt", 2047), ("rnnt", 4095)))])
+    ("ctc", 1023), ("ctc", 4095), ("ctc", 8191), ("rnnt", 1023), ("rnnt", 2047))),
+    pytest.param("rnnt", 4095, marks=exhaustive)])
 def test_shared_memory_is_enough(kind, U, dtype, capability):
     """Steps are read ahead as far as the device has shared memory; the machine refuses what a device would refuse."""
     scores, targets, _, _ = batch(kind, 3, dtype, 1, U, B=1)

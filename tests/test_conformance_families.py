@@ -151,8 +151,9 @@ def said_of(subject, without=("accuracy",)):
 
 
 @pytest.mark.parametrize(("kind", "sentence"), [
-    pytest.param(kind, sentence, marks=[] if sentence in FAST else pytest.mark.slow)
-    for kind in KINDS for sentence in PLANTED[kind]])
+    pytest.param(kind, sentence,
+                 marks=[] if sentence in FAST else pytest.mark.exhaustive if k % 2 else pytest.mark.slow)
+    for kind in KINDS for k, sentence in enumerate(PLANTED[kind])])
 def test_planted_mistakes_get_their_name(kind, sentence):
     said = said_of(with_mistake(kind, sentence))
     assert is_named(kind, sentence, said), said
@@ -162,8 +163,9 @@ def test_planted_mistakes_get_their_name(kind, sentence):
 DRAWN = random.Random(7).sample(names("ctc"), 16)
 
 
-@pytest.mark.parametrize("sentence", [pytest.param(each, marks=[] if k < 1 else pytest.mark.slow)
-                                      for k, each in enumerate(DRAWN)])
+@pytest.mark.parametrize("sentence", [
+    pytest.param(each, marks=[] if k < 1 else pytest.mark.slow if k < 8 else pytest.mark.exhaustive)
+    for k, each in enumerate(DRAWN)])
 def test_mistakes_drawn_from_the_families_get_their_name(sentence):
     """Or one whose answers coincide with it. What never changes an answer is no mistake, and gets none."""
     said = [each for each in said_of(with_mistake("ctc", sentence)) if not each.startswith("It accepts bad input")]

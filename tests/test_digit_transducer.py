@@ -5,7 +5,9 @@ import pytest
 import torch
 
 from reference_impl.digits.strings import load_images, make_strings
-from reference_impl.digits.transducer import DigitTransducer, as_tensors, decode, full_loss, train
+from reference_impl.digits.transducer import DigitTransducer, as_tensors, train
+from reference_impl.networks.objectives import full_loss
+from reference_impl.networks.transducer import decode
 
 STRINGS = make_strings(*load_images(held_out=True), 6, np.random.default_rng(0))
 FRAMES, TARGETS, *LENGTHS = as_tensors(STRINGS)
@@ -18,7 +20,7 @@ def network(seed=0, width=8):
 
 def test_a_frame_sees_14_to_either_side():
     probe = torch.rand(1, 60, 8, requires_grad=True)
-    network().encode(probe)[0, 30].sum().backward()
+    network().encode(probe, None)[0][0, 30].sum().backward()
     assert probe.grad[0].abs().sum(-1).nonzero().ravel().tolist() == list(range(16, 45))
 
 
@@ -37,8 +39,8 @@ def test_a_row_sees_the_last_two_labels():
 def test_the_joiner_takes_a_grid_or_a_band():
     net = network()
     with torch.no_grad():
-        encodings, predictions = net.encode(FRAMES), net.predict(TARGETS)
-        grid = net(FRAMES, TARGETS)
+        (encodings, _), predictions = net.encode(FRAMES, LENGTHS[0]), net.predict(TARGETS)
+        grid, _ = net(FRAMES, LENGTHS[0], TARGETS)
         ranges = torch.randint(0, predictions.shape[1] - 2, FRAMES.shape[:2])[..., None] + torch.arange(3)
         b = torch.arange(len(FRAMES))[:, None, None]
         band = net.join(encodings[:, :, None], predictions[b, ranges])
@@ -92,7 +94,7 @@ def test_another_loss():
 def read_slowly(net, frames, most):
     """One string, from the definition: the whole text so far is handed to the predictor each time."""
     text, found = [], []
-    encodings = net.encode(frames[None])[0]
+    encodings = net.encode(frames[None], None)[0][0]
     for t in range(len(frames)):
         for _ in range(most):
             logits = net.join(encodings[t], net.predict(torch.tensor([text], dtype=torch.int64).reshape(1, -1))[0, -1])

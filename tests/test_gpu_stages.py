@@ -141,9 +141,9 @@ def test_rows_of_accuracy(kind, family, monkeypatch):
         assert row["gradient_error"] == 1 and row["log_z_error"] is None
 
 
-@pytest.mark.slow
 @needs_triton
-@pytest.mark.parametrize("on", ["interpreter", pytest.param("ptx_machine", marks=needs_compiler)])
+@pytest.mark.parametrize("on", [pytest.param("interpreter", marks=pytest.mark.exhaustive),
+                                pytest.param("ptx_machine", marks=[pytest.mark.slow, needs_compiler])])
 def test_rehearsal(on, tmp_path):
     """Everything but the device: contenders, floors, errors, the files. Where torch's CTC is, ours must be as good."""
     done = gpu("accuracy", "times", "--on", on, "--folder", tmp_path, "--seconds", 3600)

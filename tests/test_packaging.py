@@ -20,9 +20,10 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 #: Modules that need more than NumPy, by the first package that is missing where there is only NumPy.
 NEEDS = {
-    "torch": ["as_published.fast_rnnt", "bug_bank.torch_candidate", "digits.training", "digits.transducer",
-              "measuring.kernel_bytes", "measuring.kernels_on_machine", "measuring.torch_passes", "pruning.costs",
-              "speech.networks", "speech.training", "torch_impl"],
+    "torch": ["as_published.fast_rnnt", "bug_bank.torch_candidate", "digits.transducer",
+              "measuring.kernel_bytes", "measuring.kernels_on_machine", "measuring.torch_passes",
+              "networks.objectives", "networks.training", "networks.transducer",
+              "pruning.costs", "speech.networks", "speech.reading", "speech.stored", "speech.training", "torch_impl"],
     "matplotlib": ["plotting"],
     "sympy": ["symbolic"],
     "sklearn": ["digits.strings"],

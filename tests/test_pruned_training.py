@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from reference_impl.digits.strings import load_images, make_strings
-from reference_impl.digits.training import PrunedLoss, PrunedTransducer, warm_up_scales
-from reference_impl.digits.transducer import full_loss, train
+from reference_impl.digits.transducer import DigitTransducer, train
+from reference_impl.networks.objectives import PrunedLoss, full_loss, warm_up_scales
 from reference_impl.torch_impl import arc_rnnt_loss, pruned_rnnt_loss
 from reference_impl.torch_impl.pruning import band_of, cut_band
 
@@ -16,11 +16,11 @@ BATCH = [torch.from_numpy(a) for a in (STRINGS.frames, STRINGS.frame_lengths, ST
 
 def network():
     torch.manual_seed(0)
-    return PrunedTransducer(8).eval()
+    return DigitTransducer(8, simple_joiner=True).eval()
 
 
 def simple_scores_of(net):
-    return net.simple(net.encode(BATCH[0]), net.predict(BATCH[2]), BATCH[2])
+    return net.simple(net.encode(*BATCH[:2])[0], net.predict(BATCH[2]), BATCH[2])
 
 
 @pytest.mark.parametrize("rows", [2, 3, 99])
@@ -31,7 +31,7 @@ def test_objective(rows):
     lengths = frame_lengths, target_lengths
     R = min(rows, targets.shape[1] + 1)
     simple, first = band_of(*simple_scores_of(net), *lengths, R)
-    pruned = pruned_rnnt_loss(cut_band(net(frames, targets), first, R), first, targets, *lengths)
+    pruned = pruned_rnnt_loss(cut_band(net(frames, frame_lengths, targets)[0], first, R), first, targets, *lengths)
     assert (pruned > full_loss(net, *BATCH)) == (rows < 99)
     assert rows < 99 or pruned.item() == pytest.approx(full_loss(net, *BATCH).item(), rel=1e-6)
     for of_simple, of_pruned in ((1.0, 0.1), (0.8125, 0.325), (0.625, 0.55), (0.4375, 0.775), (0.25, 1.0), (0.25, 1.0)):
@@ -75,6 +75,6 @@ def test_no_labels():
     nothing = torch.zeros(2, 0, dtype=torch.int64), torch.zeros(2, dtype=torch.int64)
     objective = PrunedLoss(5, warm_steps=0)
     value = objective(net, frames, lengths, *nothing)
-    scores = net.simple(net.encode(frames), net.predict(nothing[0]), nothing[0])
+    scores = net.simple(net.encode(frames, lengths)[0], net.predict(nothing[0]), nothing[0])
     expected = 0.5 * arc_rnnt_loss(*scores, lengths, nothing[1]) + full_loss(net, frames, lengths, *nothing)
     assert value.item() == pytest.approx(expected.item(), rel=1e-6)

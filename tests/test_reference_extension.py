@@ -21,7 +21,7 @@ PACKAGE = Path(reference_impl.__file__).parent
 sys.path.append(str(ROOT / "book" / "_ext"))
 import reference  # noqa: E402
 
-INTERNAL = {"sweeps", "as_published", "pruning", "digits", "speech", "measuring"}
+INTERNAL = {"sweeps", "as_published", "pruning", "digits", "speech", "networks", "measuring"}
 FORWARD = '''"""Sweeps. They are in :mod:`.inside`, and :func:`.forward.alpha` is one."""
 from dataclasses import dataclass, field
 from typing import NamedTuple

@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from reference_impl import ctc, log_softmax
+from reference_impl.networks.objectives import mean_ctc_loss
 from reference_impl.speech import batches, networks, training
-from reference_impl.torch_impl import ctc_loss, rnnt_loss
+from reference_impl.torch_impl import rnnt_loss
 
 LENGTHS = [41, 60, 17]
 
@@ -32,7 +33,7 @@ def test_an_utterance_is_the_same_alone_and_in_a_batch(batch, kind):
     together, counts = network(frames, lengths, *more)
     for b, length in enumerate(LENGTHS):
         alone, count = network(frames[b:b + 1, :length], lengths[b:b + 1], *(each[b:b + 1] for each in more))
-        assert count[0] == counts[b] == -(-length // 3)
+        assert count[0] == counts[b] == -(-length // networks.SUBSAMPLING)
         torch.testing.assert_close(together[b, :counts[b]], alone[0], rtol=0, atol=1e-5)
 
 
@@ -48,13 +49,33 @@ def test_padding_is_not_heard(batch):
         assert (logits[b, :count] == again[b, :count]).all()
 
 
-def test_a_frame_hears_what_is_near(batch):
-    """9 frames of the front, and 2 encoder frames to each side for every unit of spacing."""
-    network = network_of(networks.CTCNetwork, spacings=(1, 2))
+def heard_by_frame_20(network):
     frames = torch.randn(1, 120, 40, requires_grad=True)
     network(frames, torch.tensor([120]))[0][0, 20].sum().backward()
-    heard = np.flatnonzero(frames.grad[0].abs().sum(-1))
-    assert (heard[0], heard[-1]) == (3 * (20 - 6) - 4, 3 * (20 + 6) + 4)
+    return np.flatnonzero(frames.grad[0].abs().sum(-1))
+
+
+def test_what_a_frame_hears():
+    """All of the utterance, through mean and variance; else 9 frames of the front, and 2 vectors for each spacing."""
+    network = network_of(networks.CTCNetwork, spacings=(1, 2))
+    assert len(heard_by_frame_20(network)) == 120
+    for norm in network.encoder.norms:
+        norm.forward = lambda vectors, there: vectors * there
+    nearby = heard_by_frame_20(network)
+    assert (nearby[0], nearby[-1]) == (2 * (20 - 6) - 4, 2 * (20 + 6) + 4)
+
+
+def test_a_norm_is_that_of_the_utterance_alone():
+    norm, vectors = networks.UtteranceNorm(3).double(), torch.randn(2, 7, 3, dtype=torch.float64)
+    norm.scale.data, norm.shift.data = torch.tensor([1.0, 2.0, 3.0]).double(), torch.tensor([0.0, -1.0, 5.0]).double()
+    there = torch.ones(2, 7, 1, dtype=torch.float64)
+    there[1, 4:] = 0
+    given = norm(vectors, there)
+    for b, length in enumerate((7, 4)):
+        x = vectors[b, :length]
+        expected = (x - x.mean(0)) / torch.sqrt(x.var(0, unbiased=False) + 1e-5) * norm.scale + norm.shift
+        torch.testing.assert_close(given[b, :length], expected, rtol=0, atol=1e-12)
+    assert (given[1, 4:] == 0).all()
 
 
 def test_the_predictor_sees_the_last_letters_and_none_that_follow():
@@ -111,15 +132,10 @@ def test_signs_where_nothing_is_feasible():
     assert signs.feasible == 0 and signs.loss == 0 and signs.gradient_norm == 0
 
 
-def loss_of(network, frames, lengths, targets, target_lengths):
-    logits, counts = network(frames, lengths)
-    return ctc_loss(logits, targets, counts, target_lengths)
-
-
 def test_training_learns_one_batch_by_heart_and_repeats_itself(batch):
     runs = []
     for _ in range(2):
         network = network_of(networks.CTCNetwork, dropout=0.0)
-        runs.append([value for _, value in training.train(network, [batch] * 40, loss_of, steps=40, rate=1e-2)])
+        runs.append([value for _, value in training.train(network, [batch] * 100, mean_ctc_loss, steps=100, rate=1e-2)])
         assert not network.training
     assert runs[0] == runs[1] and runs[0][-1] < 0.1 * runs[0][0]

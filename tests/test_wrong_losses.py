@@ -111,8 +111,9 @@ def test_each_later_loss_has_words_or_is_unnamed(losses, words):
     assert len(names) == len(set(names)) == 20 and set(words) == set(names) - UNNAMED_LATER
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("loss", [*wrong_losses_second.WRONG, *wrong_losses_third.WRONG], ids=identity)
+@pytest.mark.parametrize("loss", [
+    pytest.param(loss, marks=pytest.mark.exhaustive if k % 2 else pytest.mark.slow)
+    for k, loss in enumerate([*wrong_losses_second.WRONG, *wrong_losses_third.WRONG])], ids=identity)
 def test_later_wrong_losses_are_found_and_most_are_named(loss):
     """The words were read from a report, and each judged against ``cause``."""
     found = sentences(loss)

@@ -42,15 +42,15 @@ says the same in ``torch_impl/tensor_ops.py``, and has its signature in ``torch_
 - checks and proofs: ``differences``, ``terms``, ``diagnosis``, ``bug_bank``, ``conformance``, ``equations``,
   ``symbolic``;
 - what reads with a trained network: ``decoding``; and what the chapters show: ``examples``, ``showing``, ``plotting``,
-  ``as_published``, ``pruning``, ``digits``, ``speech``, ``measuring``, ``_padding``.
+  ``as_published``, ``pruning``, ``digits``, ``speech``, ``networks``, ``measuring``, ``_padding``.
 
 ``hat`` is RNN-T with a blank of its own, on ``rnnt.py``. ``semiring`` has the numbers that recursions run on: log
 floats, fractions, polynomials, best paths, counts. ``decoding`` grows strings by the same forward sweeps, and says how
 sure the model is of them. ``_validation`` checks arguments; ``_loss_value`` is for the minus of -log Z.
 
-**Internal, free to change**: ``sweeps``, ``as_published``, ``pruning``, ``digits``, ``speech``, ``measuring``, files of
-``torch_impl`` except ``naive.py``, ``pruning.py`` and those of other libraries' signatures in ``drop_in``, and every
-name that begins with an underscore. All other names in an ``__all__`` are public, those of ``torch_impl`` among them.
+**Internal, free to change**: ``sweeps``, ``as_published``, ``pruning``, ``digits``, ``speech``, ``networks``,
+``measuring``, files of ``torch_impl`` except ``naive.py``, ``pruning.py`` and those in ``drop_in``, and every name that
+begins with an underscore. All other names in an ``__all__`` are public, those of ``torch_impl`` among them.
 """
 
 from . import batched, ctc, rnnt

@@ -1,4 +1,4 @@
-"""The training loop of the speech networks, and what to watch in it. Needs torch; the losses are ``torch_impl``'s.
+"""How the speech networks are trained, and what to watch meanwhile. Needs torch; no loss of its own.
 
 ``train`` is a plain loop, one step at a time, so that a chapter can look in between. ``ctc_signs`` measures what tells
 a healthy run from one that goes wrong: all of it comes out of one call of the loss.
@@ -14,6 +14,7 @@ import torch
 
 from .. import batched
 from .._softmax import log_softmax
+from ..networks.training import fit
 from .letters import BLANK
 
 __all__ = ["Signs", "as_tensors", "ctc_signs", "train"]
@@ -24,9 +25,9 @@ def as_tensors(batch, device="cpu"):
     return [torch.from_numpy(array).to(device) for array in astuple(batch)]
 
 
-def train(network, batches: Iterable, loss: Callable, *, steps, rate=3e-3, largest_norm=5.0,
+def train(network, batches: Iterable, loss: Callable, *, steps, rate=6e-3, largest_norm=5.0,
           decay=1e-2) -> Iterator[tuple[int, float]]:
-    """Train a network in place; yields (step, loss) after each step, and leaves it in evaluation mode at the end.
+    """Train a network in place, and stop after each step: yields (step, loss). Leaves it in evaluation mode.
 
     AdamW, with a learning rate that rises over the first 15 % of the steps and then falls to 0.
 
@@ -34,8 +35,8 @@ def train(network, batches: Iterable, loss: Callable, *, steps, rate=3e-3, large
     ----------
     network : nn.Module
     batches : iterable of Batch
-    loss : function
-        Of the network and the four tensors of a batch; a scalar.
+    loss : callable
+        Of the network and the four tensors of a batch, as in :mod:`reference_impl.networks.objectives`.
     steps : int
     rate : float
         The largest learning rate.
@@ -46,15 +47,8 @@ def train(network, batches: Iterable, loss: Callable, *, steps, rate=3e-3, large
     """
     optimiser = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=decay)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, rate, total_steps=steps, pct_start=0.15)
-    for step, batch in zip(range(1, steps + 1), batches, strict=False):
-        network.train()
-        value = loss(network, *as_tensors(batch))
-        optimiser.zero_grad()
-        value.backward()
-        torch.nn.utils.clip_grad_norm_(network.parameters(), largest_norm)
-        optimiser.step()
-        schedule.step()
-        yield step, value.item()
+    yield from fit(network, map(as_tensors, batches), loss, optimiser, schedule, steps=steps,
+                   largest_norm=largest_norm)
     network.eval()
 
 

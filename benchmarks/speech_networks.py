@@ -1,0 +1,138 @@
+"""Trains the networks that chapters on speech load, and compares transducers that were asked to be early.
+
+    python benchmarks/speech_networks.py weights      # all words: data/speech_networks/*.npz and .json
+    python benchmarks/speech_networks.py delays       # number strings, each objective, seeds: data/speech_delays.json
+
+Everything is synthetic: the corpus of data/speech. Voices of validation and test are in no training utterance. Delays
+are seconds from the true end of a word to its last letter. Half an hour of a CPU core each.
+"""
+
+import argparse
+import json
+import platform
+import time
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from reference_impl.networks import objectives
+from reference_impl.speech import batches, corpus, networks, reading, stored, training
+
+DATA = Path(__file__).parent.parent / "data"
+#: What changes nothing in the network, and everything in what it is asked for.
+OBJECTIVES = {
+    "full": objectives.full_loss,
+    "FastEmit, lambda = 0.004": partial(objectives.full_loss, fastemit_lambda=0.004),
+    "FastEmit, lambda = 0.01": partial(objectives.full_loss, fastemit_lambda=0.01),
+    "FastEmit, lambda = 0.1": partial(objectives.full_loss, fastemit_lambda=0.1),
+    "delay penalty 0.01": partial(objectives.delay_penalised_loss, penalty=0.01),
+    "delay penalty 0.05": partial(objectives.delay_penalised_loss, penalty=0.05),
+    "pruned, 5 rows": None,  # made anew for each run: it counts its steps
+}
+NOISE_OF_TEST = 1
+
+
+def number_strings(utterances):
+    """Those that are made of digits only."""
+    digits = {"zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"}
+    return [each for each in utterances if set(each.text.split()) <= digits]
+
+
+def trained(network, found, objective, *, steps, seed, size=8, masks=False, show=""):
+    """The network after ``steps`` steps, in evaluation mode, and the processor seconds that took."""
+    rng = np.random.default_rng(seed)
+    drawn = batches.shuffled(found, size, rng)
+    if masks:
+        drawn = (batches.masked(batch, rng, bands=6, frames=8) for batch in drawn)
+    start = time.process_time()
+    for _ in tqdm(training.train(network, drawn, objective, steps=steps), total=steps, desc=show, mininterval=10):
+        pass
+    return network, time.process_time() - start
+
+
+def rates(heard):
+    """What is kept of error rates and delays."""
+    def kept(rate):
+        return {"rate": round(rate.rate, 4), "low": round(rate.low, 4), "high": round(rate.high, 4),
+                "of": rate.length, "edits": list(map(int, rate.counts))}
+
+    quarters = np.percentile(heard.delays, [25, 50, 75]).round(4).tolist() if len(heard.delays) else []
+    return {"letters": kept(heard.letters), "words": kept(heard.words),
+            "delays": {"seconds": quarters, "of": len(heard.delays)}}
+
+
+def about(**more):
+    return {"date": f"{datetime.now(UTC):%Y-%m-%d}", "python": platform.python_version(),
+            "versions": {"torch": torch.__version__, "numpy": np.__version__}, **more}
+
+
+def weights(folder, *, steps, limit):
+    """Train both networks on all training voices; store their weights, and how well these read the others."""
+    folder.mkdir(exist_ok=True)
+    found = batches.examples(corpus.load("train", DATA / "speech")[:limit], copies=6, warp=0.1)
+    unseen = {part: batches.examples(corpus.load(part, DATA / "speech")[:limit], seed=NOISE_OF_TEST)
+              for part in ("validation", "test")}
+    result = about(what="synthetic speech: error rates of the stored networks on voices that they have not heard",
+                   command="python benchmarks/speech_networks.py weights", seed=0, steps=steps)
+    kinds = {"ctc": (networks.CTCNetwork, objectives.mean_ctc_loss, stored.ctc_network),
+             "transducer": (networks.Transducer, objectives.full_loss, stored.transducer_network)}
+    for name, (kind, objective, load) in kinds.items():
+        torch.manual_seed(0)
+        network, seconds = trained(kind(), found, objective, steps=steps, seed=0, masks=True, show=name)
+        stored.store(network, folder / f"{name}.npz")
+        network = load(folder)  # as a reader gets it, after rounding
+        result[name] = {"parameters": sum(p.numel() for p in network.parameters()),
+                        "processor seconds": round(seconds)}
+        result[name] |= {part: rates(reading.scored(reading.read(network, examples), examples))
+                         for part, examples in unseen.items()}
+        print(name, json.dumps(result[name]), flush=True)
+        written(folder / "results.json", result)
+
+
+def delays(path, *, steps, seeds, limit):
+    """Train a transducer for each objective and seed; keep error rates and delays on the unseen voices."""
+    given = number_strings(corpus.load("train", DATA / "speech"))[:limit]
+    found = batches.examples(given, copies=3, warp=0.05)
+    given = number_strings(corpus.load("test", DATA / "speech"))[:limit]
+    unseen = batches.examples(given, seed=NOISE_OF_TEST)
+    result = about(what="synthetic speech: error rates and delays of transducers, by what they were trained with",
+                   command="python benchmarks/speech_networks.py delays", steps=steps, seeds=seeds,
+                   seconds_a_frame=reading.SECONDS_A_FRAME, objectives={name: [] for name in OBJECTIVES})
+    for seed in range(seeds):
+        for name, objective in OBJECTIVES.items():
+            torch.manual_seed(seed)
+            network = networks.Transducer(simple_joiner=objective is None)
+            objective = objective or objectives.PrunedLoss(5, warm_steps=steps // 4)
+            network, seconds = trained(network, found, objective, steps=steps, seed=seed, show=f"{name}, seed {seed}")
+            scored = rates(reading.scored(reading.read(network, unseen), unseen))
+            result["objectives"][name].append({"seed": seed, "processor seconds": round(seconds), **scored})
+            print(name, json.dumps(result["objectives"][name][-1]), flush=True)
+            written(path, result)
+
+
+def written(path, result):
+    path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=("weights", "delays"))
+    parser.add_argument("--steps", type=int, help="(default: 6000 for weights, 800 for delays)")
+    parser.add_argument("--seeds", type=int, default=3, help="of delays (default: 3)")
+    parser.add_argument("--limit", type=int, help="use so many utterances of each part only, to try this out")
+    parser.add_argument("--output", type=Path, help="(default: in data/)")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    if options.what == "weights":
+        weights(options.output or DATA / "speech_networks", steps=options.steps or 6000, limit=options.limit)
+    else:
+        delays(options.output or DATA / "speech_delays.json", steps=options.steps or 800, seeds=options.seeds,
+               limit=options.limit)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""One step of training, and many of them. It knows no data, no loss and no optimiser; needs torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from torch import nn
+
+__all__ = ["fit", "take_step"]
+
+
+def take_step(network: nn.Module, tensors, loss: Callable, optimiser, schedule=None, *, largest_norm=None) -> float:
+    """One step down the gradient; returns the loss before it.
+
+    Parameters
+    ----------
+    network : nn.Module
+        Is changed in place, in training mode.
+    tensors : sequence of tensors
+        A batch.
+    loss : callable
+        ``loss(network, *tensors)``, a scalar tensor.
+    optimiser : torch.optim.Optimizer
+    schedule : learning rate scheduler, optional
+    largest_norm : float, optional
+        The gradient of all parameters together is scaled down to this norm.
+
+    Examples
+    --------
+    >>> import torch
+    >>> layer = nn.Linear(1, 1, bias=False)
+    >>> _ = layer.weight.data.fill_(3.0)
+    >>> descent = torch.optim.SGD(layer.parameters(), lr=0.25)
+    >>> take_step(layer, [torch.ones(1)], lambda network, ones: network(ones).square().sum(), descent)
+    9.0
+    >>> layer.weight.item()
+    1.5
+    """
+    network.train()
+    value = loss(network, *tensors)
+    optimiser.zero_grad()
+    value.backward()
+    if largest_norm is not None:
+        nn.utils.clip_grad_norm_(network.parameters(), largest_norm)
+    optimiser.step()
+    if schedule is not None:
+        schedule.step()
+    return value.item()
+
+
+def fit(network: nn.Module, batches: Iterable, loss: Callable, optimiser, schedule=None, *, steps,
+        largest_norm=None) -> Iterator[tuple[int, float]]:
+    """Take steps, and stop after each: yields (step, loss before it), step = 1, 2, ..., ``steps``.
+
+    A chapter looks in between. It may set the network to evaluation mode then; the next step sets it back.
+
+    Parameters
+    ----------
+    network, loss, optimiser, schedule, largest_norm
+        As for :func:`take_step`.
+    batches : iterable of sequences of tensors
+        At least ``steps`` of them.
+    steps : int
+    """
+    batches = iter(batches)
+    for step in range(1, steps + 1):
+        yield step, take_step(network, next(batches), loss, optimiser, schedule, largest_norm=largest_norm)
