@@ -6,6 +6,7 @@ named by that claim. A check looks at every number that a library returned: chan
 
 import copy
 import json
+import operator
 import sys
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from enumeration import loss_and_grad_logits, loss_and_occupancy, rnnt_alpha, rnnt_beta, softmax
+from strings_by_enumeration import ctc_strings
 
 from reference_impl.as_published.rnnt_formulas import fused_kernel
 
@@ -413,6 +415,25 @@ def _(returned):
     for name in ("of_backward", "of_backward_again", "first_afterwards"):
         same(returned[name], 2 * array(returned["gradient"]))
     assert array(returned["gradient"]).any()
+
+
+# --- decoders ---
+
+
+@judges("strings", "flashlight_text", "pyctcdecode")
+def _(returned, library):
+    """Every string's mass by enumeration: added over its paths, or that of its best path."""
+    assert len(returned) == 3
+    for asked in returned.values():
+        probs = softmax(array(asked["logits"]))
+        for name, add in (("added", operator.add), ("largest", max)):
+            if library == "pyctcdecode" and name == "largest":
+                continue
+            masses, scores = ctc_strings(probs, 0, add), [score for _, score in asked[name]]
+            assert len({tuple(labels) for labels, _ in asked[name]}) == len(scores)
+            # float32 went in; of strings with equal masses any may come first
+            same(scores, np.log(sorted(masses.values(), reverse=True)[:4]), 1e-6)
+            same(scores, np.log([masses[tuple(labels)] for labels, _ in asked[name]]), 1e-6)
 
 
 @judges("second-backward", "optimized_transducer")
