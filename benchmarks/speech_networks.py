@@ -42,14 +42,15 @@ def number_strings(utterances):
     return [each for each in utterances if set(each.text.split()) <= digits]
 
 
-def trained(network, found, objective, *, steps, seed, size=8, masks=False, show=""):
+def trained(network, found, objective, *, steps, seed, size=8, rate=6e-3, masks=False, show=""):
     """The network after ``steps`` steps, in evaluation mode, and the processor seconds that took."""
     rng = np.random.default_rng(seed)
     drawn = batches.shuffled(found, size, rng)
     if masks:
         drawn = (batches.masked(batch, rng, bands=6, frames=8) for batch in drawn)
     start = time.process_time()
-    for _ in tqdm(training.train(network, drawn, objective, steps=steps), total=steps, desc=show, mininterval=10):
+    loop = training.train(network, drawn, objective, steps=steps, rate=rate)
+    for _ in tqdm(loop, total=steps, desc=show, mininterval=10):
         pass
     return network, time.process_time() - start
 
@@ -78,11 +79,12 @@ def weights(folder, *, steps, limit):
               for part in ("validation", "test")}
     result = about(what="synthetic speech: error rates of the stored networks on voices that they have not heard",
                    command="python benchmarks/speech_networks.py weights", seed=0, steps=steps)
-    kinds = {"ctc": (networks.CTCNetwork, objectives.mean_ctc_loss, stored.ctc_network),
-             "transducer": (networks.Transducer, objectives.full_loss, stored.transducer_network)}
-    for name, (kind, objective, load) in kinds.items():
+    kinds = {"ctc": (networks.CTCNetwork, objectives.mean_ctc_loss, 2e-2, stored.ctc_network),
+             "transducer": (networks.Transducer, objectives.full_loss, 6e-3, stored.transducer_network)}
+    for name, (kind, objective, rate, load) in kinds.items():
         torch.manual_seed(0)
-        network, seconds = trained(kind(), found, objective, steps=steps, seed=0, masks=True, show=name)
+        network, seconds = trained(kind(), found, objective, steps=steps, seed=0, rate=rate, masks=True,
+                                   show=name)
         stored.store(network, folder / f"{name}.npz")
         network = load(folder)  # as a reader gets it, after rounding
         result[name] = {"parameters": sum(p.numel() for p in network.parameters()),
@@ -121,14 +123,14 @@ def written(path, result):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("weights", "delays"))
-    parser.add_argument("--steps", type=int, help="(default: 6000 for weights, 800 for delays)")
+    parser.add_argument("--steps", type=int, help="(default: 4000 for weights, 800 for delays)")
     parser.add_argument("--seeds", type=int, default=3, help="of delays (default: 3)")
     parser.add_argument("--limit", type=int, help="use so many utterances of each part only, to try this out")
     parser.add_argument("--output", type=Path, help="(default: in data/)")
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.what == "weights":
-        weights(options.output or DATA / "speech_networks", steps=options.steps or 6000, limit=options.limit)
+        weights(options.output or DATA / "speech_networks", steps=options.steps or 4000, limit=options.limit)
     else:
         delays(options.output or DATA / "speech_delays.json", steps=options.steps or 800, seeds=options.seeds,
                limit=options.limit)
