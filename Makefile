@@ -69,7 +69,7 @@ test-exhaustive: .venv/dev  ## run what no other target does: more of what other
 	$(PY) -m pytest -n $(WORKERS) -m exhaustive $(PYTEST_ARGS)
 
 site-test: .venv/dev  ## check the built site: links, alt text, marks, no outside request, the laboratory
-	REQUIRE_SITE=1 $(PY) -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS) tests/website
+	REQUIRE_SITE=1 $(PY) -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS) tests/website
 
 offline: book  ## pack the site and the sources into one zip, to be opened from any folder
 	@$(PY) tools/offline.py

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reference_impl import ctc, log_softmax, rnnt
+from reference_impl import alignment, ctc, log_softmax, rnnt
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
@@ -112,7 +112,34 @@ def test_scaling(tmp_path):
     assert all(row["measured"] > 0 for row in found["times"])
 
 
-@pytest.mark.parametrize("name", ["accuracy", "kernels_executed", "kernels_sm90", "long_utterance", "pruning"])
+def test_long_alignment(tmp_path):
+    """Half a minute: the errors are those of a whole alignment of the same speech, in a process with little memory."""
+    run("long_alignment.py", "--minutes", 0.5, "--output", tmp_path / "long_alignment.json")
+    (row,) = json.loads((tmp_path / "long_alignment.json").read_text())["rows"]
+    sys.path.insert(0, str(BENCHMARKS))
+    try:
+        import long_alignment
+    finally:
+        sys.path.remove(str(BENCHMARKS))
+    long_alignment.say(0.5, 0, tmp_path)
+    text = np.load(tmp_path / "text.npz")
+    log_probs = np.fromfile(tmp_path / "log_probs.f32", np.float32).reshape(text["shape"])
+    found = alignment.ctc_best_path(log_probs, text["labels"])
+    assert row["T"] == len(log_probs) and row["log_mass"] == found.log_mass and 0.5 <= row["minutes"] < 0.6
+    assert text["lengths"].sum() == row["U"] and len(text["times"]) == row["words"]
+    assert "".join(np.array([*" _'abcdefghijklmnopqrstuvwxyz"])[text["labels"][:3]]).isalpha()
+    word = np.append(0, text["lengths"].cumsum())[:-1][::2]
+    starts = found.first[word] * text["frame_seconds"] - text["times"][:, 0]
+    assert row["starts: bias"] == pytest.approx(starts.mean(), rel=0, abs=1e-12)
+    assert row["starts: median absolute"] == pytest.approx(np.median(abs(starts)), rel=0, abs=1e-12)
+    last = found.last[word + text["lengths"][::2] - 1]
+    ends = (last + 1) * text["frame_seconds"] - text["times"][:, 1]
+    assert row["ends: bias"] == pytest.approx(ends.mean(), rel=0, abs=1e-12)
+    assert 2e7 < row["most_memory_bytes"] < 2e8, "the process has no torch"
+
+
+@pytest.mark.parametrize("name", ["accuracy", "kernels_executed", "kernels_sm90", "long_alignment", "long_utterance",
+                                  "pruning"])
 def test_stored_results_say_when_and_with_what(name):
     result = json.loads((BENCHMARKS.parent / "data" / f"{name}.json").read_text())
     assert result["what"] and result["date"] and result["versions"] and result["rows"]

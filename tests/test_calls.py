@@ -6,15 +6,27 @@ named by that claim. A check looks at every number that a library returned: chan
 
 import copy
 import json
+import operator
 import sys
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from enumeration import loss_and_grad_logits, loss_and_occupancy, rnnt_alpha, rnnt_beta, softmax
+from enumeration import (
+    collapse,
+    ctc_alignments,
+    loss_and_grad_logits,
+    loss_and_occupancy,
+    rnnt_alpha,
+    rnnt_beta,
+    softmax,
+)
+from strings_by_enumeration import ctc_strings
 
+from reference_impl.alignment import ctc_best_path
 from reference_impl.as_published.rnnt_formulas import fused_kernel
+from reference_impl.ctc import extended_targets
 
 ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT / "peers"))
@@ -413,6 +425,64 @@ def _(returned):
     for name in ("of_backward", "of_backward_again", "first_afterwards"):
         same(returned[name], 2 * array(returned["gradient"]))
     assert array(returned["gradient"]).any()
+
+
+@judges("alignments", "torchaudio")
+def _(returned):
+    """Each path is one of the target with the largest mass; of several, the one that ``ctc_best_path`` promises."""
+    def drawn(seed, *shape):
+        return log_softmax(np.round(16 * np.random.default_rng(seed).normal(size=shape)) / 16)
+
+    asked = {"a label twice": (drawn(23, 9, 4), [2, 1, 1, 3], 0), "no frame to spare": (drawn(24, 4, 4), [1, 1, 0], 2),
+             "every path alike": (np.zeros((7, 3)), [1, 2, 2], 0), "masked": (drawn(25, 6, 3), [1, 2], 0),
+             "a longer one": (drawn(26, 24, 6), [1, 2, 2, 3, 5, 4, 1], 0)}
+    asked["masked"][0][1:4, 1] = -np.inf
+    assert returned.keys() == asked.keys()
+    for name, (log_probs, targets, blank) in asked.items():
+        answer, path = returned[name], returned[name]["path"]
+        same(answer["log_probs"], log_probs)
+        assert (answer["targets"], answer["blank"], collapse(path, blank)) == (targets, blank, targets)
+        same(answer["scores"], log_probs[range(len(path)), path])
+        ours = ctc_best_path(log_probs, targets, blank=blank)
+        assert extended_targets(targets, blank=blank)[ours.path].tolist() == path
+        same(ours.log_mass, sum(answer["scores"]))
+        if name != "a longer one":  # the others can be enumerated
+            masses = [sum(log_probs[entry] for entry in entries)
+                      for entries in ctc_alignments(targets, *log_probs.shape, blank)]
+            same(max(masses), ours.log_mass)
+            assert name != "every path alike" or min(masses) == max(masses)
+
+
+@judges("alignment-refusals", "torchaudio")
+def _(returned):
+    assert returned == {
+        "as it is": "",
+        "two utterances": "RuntimeError: The batch dimension for log_probs must be 1 at the current version.",
+        "a target with the blank":
+            "ValueError: targets Tensor shouldn't contain blank index. Found tensor([[1, 0]]).",
+        "a label of 4": "ValueError: targets values must be less than the CTC dimension",
+        "a frame too few": "RuntimeError: targets length is too long for CTC. Found log_probs length: 5, targets "
+                           "length: 4, and number of repeats: 2"}
+
+
+# --- decoders ---
+
+
+@judges("strings", "flashlight_text", "pyctcdecode")
+def _(returned, library):
+    """Every string's mass by enumeration: added over its paths, or that of its best path."""
+    assert len(returned) == 3
+    for asked in returned.values():
+        probs = softmax(array(asked["logits"]))
+        for name, add in (("added", operator.add), ("largest", max)):
+            if library == "pyctcdecode" and name == "largest":
+                continue
+            masses, scores = ctc_strings(probs, 0, add), [score for _, score in asked[name]]
+            found = {tuple(labels) for labels, _ in asked[name]}
+            assert len(found) == len(scores) and found <= {*masses}
+            # float32 went in; of strings with equal masses any may come first
+            same(scores, np.log(sorted(masses.values(), reverse=True)[:4]), 1e-6)
+            same(scores, np.log([masses[tuple(labels)] for labels, _ in asked[name]]), 1e-6)
 
 
 @judges("second-backward", "optimized_transducer")

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from reference_impl import _validation, batched, ctc, hat, lattice_loss, log_softmax, rnnt, second_order
+from reference_impl import _validation, alignment, batched, ctc, hat, lattice_loss, log_softmax, rnnt, second_order
 from reference_impl.as_published.ctc_conventions import rescaled_alpha
 from reference_impl.decoding import RNNTPrefixScorer
 from reference_impl.lattice import Arc, Lattice, arc_posteriors, forward
@@ -325,6 +325,46 @@ CASES += [
      "groups = (2, 2); expected sizes that add up to the last axis, 3"),
     (lambda: lattice_loss.loss(rnnt_lattice([1], 2, 3), np.zeros((2, 3))), ValueError,
      "log_probs has shape (2, 3); expected 3 axes (2, 2, 3)"),
+]
+
+FOUR_FRAMES = np.zeros((4, 3))
+
+
+def stars(words, **options):
+    return alignment.star_best_path(FOUR_FRAMES, words, **{"star_score": -1.0, "skip_cost": 1.0} | options)
+
+
+def in_a_band(first_labels):
+    return alignment.long_ctc_best_path(FOUR_FRAMES, [1, 2], first_labels=first_labels, num_labels=1)
+
+
+CASES += [  # alignments
+    (lambda: alignment.ctc_best_path(FOUR_FRAMES, [1, 1, 2, 2]), alignment.NoAlignment,
+     "log_probs has T = 4 frames; expected T >= U + R = 6, for U = 4 labels of which R = 2 equal the one before"),
+    (lambda: alignment.word_spans([0, 2], [1, 3], [2, 0]), ValueError,
+     "word_lengths[1] = 0; expected word_lengths >= 1"),
+    (lambda: alignment.word_spans([0, 2], [1, 3], [1]), ValueError,
+     "word_lengths = [1] with the sum 1; expected the sum U = 2"),
+    (lambda: alignment.ctc_span_posteriors(FOUR_FRAMES, [1], [0], [4]), ValueError,
+     "last[0] = 4; expected 0 <= frame < T = 4"),
+    (lambda: alignment.ctc_span_posteriors(FOUR_FRAMES, [1], [2], [1]), ValueError,
+     "last[0] = 1; expected last >= first = 2"),
+    (lambda: alignment.long_ctc_posteriors(FOUR_FRAMES, [1, 2], [2, 0], [2, 3]), ValueError,
+     "first[1] = 0; expected no less than the frame before it, 2"),
+    (lambda: alignment.median_frame([[0.5, 0.5], [0.5, 0.4]]), ValueError,
+     "distribution[1] = a row with the sum 0.9; expected a row with the sum 1"),
+    (lambda: alignment.median_frame([1.5, -0.5]), ValueError, "distribution[1] = -0.5; expected probabilities >= 0"),
+    (lambda: alignment.median_frame(np.zeros((2, 0))), ValueError,
+     "distribution has shape (2, 0); expected (..., T) with T >= 1"),
+    (lambda: in_a_band([0, 0, 1, 3]), ValueError, "first_labels[3] = 3; expected 0 <= first_labels <= U = 2"),
+    (lambda: in_a_band([0, 1, 0, 1]), ValueError, "first_labels[2] = 0; expected no less than in the frame before, 1"),
+    (lambda: stars([[1], []]), ValueError, "words[1] = []; expected at least one label in each word"),
+    (lambda: stars([[1, 0]]), ValueError, "words[0, 1] = 0; expected 0 <= label < V = 3, and not blank = 0"),
+    (lambda: stars([[3]]), ValueError, "words[0, 0] = 3; expected 0 <= label < V = 3, and not blank = 0"),
+    (lambda: stars([[1]], stars=[1, 0]), TypeError, "stars has dtype int64; expected bool"),
+    (lambda: stars([[1]], stars=[True]), ValueError, "stars has shape (1,); expected (2,)"),
+    (lambda: stars([[1]], star_score=-np.inf), ValueError, "star_score = -inf; expected a finite number, or None"),
+    (lambda: stars([[1]], skip_cost="1"), TypeError, "skip_cost = '1'; expected a number"),
 ]
 
 LOGITS = torch.zeros(3, 4, 5, requires_grad=True)

@@ -40,7 +40,7 @@ says the same in ``torch_impl/tensor_ops.py``, and has its signature in ``torch_
 - other ways to the same numbers: ``lattice``, ``topology``, ``lattice_loss``, ``second_order``, ``duals``, and
   ``torch_impl/naive.py``, where autograd alone differentiates the two recursions;
 - checks and proofs: ``differences``, ``terms``, ``diagnosis``, ``bug_bank``, ``conformance``, ``equations``,
-  ``symbolic``; what reads with a trained network: ``decoding``; what trains in several processes: ``scaling``;
+  ``symbolic``; what reads with a trained network: ``decoding``, ``alignment``; several processes: ``scaling``;
 - what the chapters show: ``examples``, ``showing``, ``plotting``, ``as_published``, ``pruning``, ``digits``,
   ``speech``, ``networks``, ``measuring``, ``_padding``.
 

@@ -17,6 +17,10 @@ _FLOATS = (np.float16, np.float32, np.float64)
 _INTEGERS = (np.int32, np.int64)
 
 
+class NoAlignment(ValueError):
+    """No path of the target has any mass, so there is nothing to align; the message says where the paths end."""
+
+
 def _fail(name, index, value, rule):
     place = f"{name}[{', '.join(map(str, index))}]" if index else name
     raise ValueError(f"{place} = {value}; expected {rule}")
@@ -118,12 +122,16 @@ def check_rank(name, shape, rank, axes):
         raise ValueError(f"{name} has shape {tuple(shape)}; expected {rank} {'axis' if rank == 1 else 'axes'} {axes}")
 
 
-def check_no_nan_or_inf(name, scores, offset=()):
-    """No NaN and no ``+inf`` (``-inf`` is a mask and allowed); ``offset`` is put before the reported index."""
+def check_no_nan_or_inf(name, scores, offset=(), first_row=0):
+    """No NaN and no ``+inf`` (``-inf`` is a mask and allowed); ``offset`` is put before the reported index.
+
+    ``first_row`` is the index of the first row of ``scores``, where they are a part of what the user has.
+    """
     bad = ~(scores < np.inf)
     if bad.any():
         index = tuple(int(i) for i in np.argwhere(bad)[0])
-        _fail(name, (*offset, *index), scores[index], "no NaN and no +inf (-inf masks an entry)")
+        shown = (index[0] + first_row, *index[1:]) if index else index
+        _fail(name, (*offset, *shown), scores[index], "no NaN and no +inf (-inf masks an entry)")
 
 
 def check_log_probs(name, log_probs, rank, axes):
@@ -246,10 +254,109 @@ def check_batch_values(targets, logit_lengths, target_lengths, num_frames, num_s
         _check_labels(targets[b, :length], num_symbols, blank, (b,))
 
 
+def check_frames_for(targets, num_frames):
+    """CTC: a frame for each label, and one for the blank between two equal labels; of checked targets."""
+    repeats = int((targets[1:] == targets[:-1]).sum())
+    if num_frames < len(targets) + repeats:
+        raise NoAlignment(f"log_probs has T = {num_frames} frames; expected T >= U + R = {len(targets) + repeats}, for "
+                          f"U = {len(targets)} labels of which R = {repeats} equal the one before")
+
+
+def no_path_beyond(frame, inside=""):
+    """The error for a target all of whose paths have used an entry ``-inf``, or left a band, when a frame is done."""
+    return NoAlignment(f"log_probs has no path for targets{inside} that is finite up to frame t = {frame}; expected "
+                       "one that uses no entry -inf")
+
+
+def check_word_lengths(word_lengths, num_labels):
+    """Labels of each word, as int64: at least 1 each, and together all labels of the target."""
+    word_lengths = check_integers("word_lengths", word_lengths, 1, "(W,)")
+    for w, length in enumerate(word_lengths.tolist()):
+        if length < 1:
+            _fail("word_lengths", (w,), length, "word_lengths >= 1")
+    if word_lengths.sum() != num_labels:
+        raise ValueError(f"word_lengths = {word_lengths.tolist()} with the sum {word_lengths.sum()}; expected the sum "
+                         f"U = {num_labels}")
+    return word_lengths
+
+
+def check_words(words, num_symbols, blank):
+    """Words as int64 arrays of labels, none of them empty, inside [0, V) and other than the blank."""
+    checked = []
+    for w, word in enumerate(words):
+        word = check_integers(f"words[{w}]", word, 1, "(labels,)")
+        if len(word) == 0:
+            _fail("words", (w,), "[]", "at least one label in each word")
+        for i, label in enumerate(word.tolist()):
+            if not 0 <= label < num_symbols or label == blank:
+                _fail("words", (w, i), label, f"0 <= label < V = {num_symbols}, and not blank = {blank}")
+        checked.append(word)
+    return checked
+
+
+def check_prices(star_score, skip_cost):
+    """The score of a frame of a star, ``-inf`` for None (no stars); the cost of a word passed over, or None."""
+    star_score = -math.inf if star_score is None else check_real(
+        "star_score", star_score, "a finite number, or None", lambda value: True)
+    return star_score, skip_cost if skip_cost is None else check_real(
+        "skip_cost", skip_cost, "a finite number, or None", lambda value: True)
+
+
+def check_gaps(stars, num_words):
+    """In which of the gaps around the words a star may stand: (W+1,) bools; None: in all."""
+    stars = np.ones(num_words + 1, bool) if stars is None else np.asarray(stars)
+    if stars.dtype != bool:
+        raise TypeError(f"stars has dtype {stars.dtype}; expected bool")
+    return check_weights("stars", stars, (num_words + 1,))
+
+
+def check_spans(first, last, count, num_frames, *, rising=False):
+    """First and last frames of ``count`` labels or words, as int64: inside the utterance, first <= last."""
+    first, last = check_integers("first", first, 1, "(N,)"), check_integers("last", last, 1, "(N,)")
+    for name, frames in (("first", first), ("last", last)):
+        check_weights(name, frames, (count,))
+        for i, frame in enumerate(frames.tolist()):
+            if not 0 <= frame < num_frames:
+                _fail(name, (i,), frame, f"0 <= frame < T = {num_frames}")
+            if rising and i > 0 and frame < frames[i - 1]:
+                _fail(name, (i,), frame, f"no less than the frame before it, {frames[i - 1]}")
+    for i, (start, end) in enumerate(zip(first.tolist(), last.tolist(), strict=True)):
+        if end < start:
+            _fail("last", (i,), end, f"last >= first = {start}")
+    return first, last
+
+
+def check_distribution(name, distribution):
+    """Rows of probabilities over frames, (..., T), T >= 1, that add up to 1 but for 1e-6; as float64, to exactly 1."""
+    distribution = np.asarray(distribution)
+    distribution = check_finite(name, distribution, distribution.shape)
+    if distribution.ndim == 0 or distribution.shape[-1] == 0:
+        raise ValueError(f"{name} has shape {distribution.shape}; expected (..., T) with T >= 1")
+    if (distribution < 0).any():
+        index = tuple(int(i) for i in np.argwhere(distribution < 0)[0])
+        _fail(name, index, distribution[index], "probabilities >= 0")
+    sums = distribution.sum(-1)
+    bad = np.abs(sums - 1) > 1e-6
+    if bad.any():
+        index = tuple(int(i) for i in np.argwhere(bad)[0])
+        _fail(name, index, f"a row with the sum {sums[index]}", "a row with the sum 1")
+    return distribution / sums[..., None]
+
+
 def check_band_height(rows, target_axis):
     """Rows of a band: no more than the grid has."""
     if not 1 <= rows <= target_axis + 1:
         _fail("Q", (), rows, f"1 <= Q <= U + 1 = {target_axis + 1} rows")
+
+
+def check_label_band(first_labels, num_frames, num_labels):
+    """The lowest label of a band of CTC in each frame, which never falls: int64 (T,)."""
+    first_labels = check_weights("first_labels", check_integers("first_labels", first_labels, 1, "(T,)"), (num_frames,))
+    for t in np.flatnonzero((first_labels < 0) | (first_labels > num_labels))[:1]:
+        _fail("first_labels", (int(t),), first_labels[t], f"0 <= first_labels <= U = {num_labels}")
+    for t in np.flatnonzero(first_labels[1:] < first_labels[:-1])[:1] + 1:
+        _fail("first_labels", (int(t),), first_labels[t], f"no less than in the frame before, {first_labels[t - 1]}")
+    return first_labels
 
 
 def check_first_rows(first_rows, logit_lengths, highest):

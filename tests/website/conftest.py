@@ -11,6 +11,13 @@ from bs4 import BeautifulSoup
 from built_site import SITE, skip_or_fail
 
 
+def pytest_collection_modifyitems(items):
+    """With several workers the tests of a file go to the same one, unless they say otherwise: they share a browser."""
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.path.name))
+
+
 @pytest.fixture(scope="session")
 def site():
     """Return every page of the site, parsed: {path: soup}."""

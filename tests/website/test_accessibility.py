@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import axe_playwright_python
+import pytest
 from built_site import SITE
 
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
@@ -18,13 +19,16 @@ RUN = """options => axe.run({exclude: ['.math', 'pre']}, {resultTypes: ['violati
     .then(results => results.violations)"""
 # in the dark only colours differ
 SCHEMES = {"light": {}, "dark": {"runOnly": ["color-contrast"]}}
+# several workers share the pages
+PARTS = 4
 
 
-def test_axe_finds_nothing_but_the_theme_s_own(pages, browser):
+@pytest.mark.parametrize("part", [pytest.param(k, marks=pytest.mark.xdist_group(f"axe {k}")) for k in range(PARTS)])
+def test_axe_finds_nothing_but_the_theme_s_own(pages, browser, part):
     found = []
     tab = browser.new_page(viewport={"width": 1280, "height": 900})
     tab.route("**/*", lambda route: route.abort() if "mathjax" in route.request.url.lower() else route.continue_())
-    for page in pages:
+    for page in pages[part::PARTS]:
         if page.parent.name == "slides" and page.stem != "index":
             continue  # test_slides.py shows every slide
         tab.emulate_media(color_scheme="light")

@@ -1,4 +1,4 @@
-"""torchaudio's RNN-T loss in direct calls, for what no report shows. tests/test_calls.py judges what it returns."""
+"""torchaudio's RNN-T loss and its aligner in direct calls, for what no report shows; tests/test_calls.py judges."""
 
 import re
 
@@ -82,6 +82,45 @@ def forward():
     losses.backward(torch.tensor([2.0, 2.0]))
     return {"losses": costs, "gradient": gradient, "loss": losses, "of_backward": kept,
             "of_backward_again": scores.grad, "first_afterwards": first}
+
+
+ALIGN = torchaudio.functional.forced_align
+
+
+def aligned(log_probs, targets, blank=0):
+    """What forced_align is given, and the path and the scores that it returns."""
+    path, scores = ALIGN(log_probs[None], torch.tensor([targets]), blank=blank)
+    return {"log_probs": log_probs, "targets": targets, "blank": blank, "path": path[0], "scores": scores[0]}
+
+
+def log_probs_of(seed, *shape):
+    return torch.tensor(sixteenths(seed, *shape)).log_softmax(dim=-1)
+
+
+@question
+def alignments():
+    """forced_align of float64 log-probs: with a repeated label, without one frame to spare, with many ties, masked."""
+    ties = torch.zeros(7, 3, dtype=torch.float64)
+    masked = log_probs_of(25, 6, 3)
+    masked[1:4, 1] = -torch.inf
+    return {"a label twice": aligned(log_probs_of(23, 9, 4), [2, 1, 1, 3]),
+            "no frame to spare": aligned(log_probs_of(24, 4, 4), [1, 1, 0], blank=2),
+            "every path alike": aligned(ties, [1, 2, 2]), "masked": aligned(masked, [1, 2]),
+            "a longer one": aligned(log_probs_of(26, 24, 6), [1, 2, 2, 3, 5, 4, 1])}
+
+
+@question
+def alignment_refusals():
+    """forced_align with an argument changed: what it raises, if anything."""
+    log_probs, targets = log_probs_of(27, 1, 5, 4), torch.tensor([[1, 2]])
+    twice = {"log_probs": log_probs.repeat(2, 1, 1), "targets": targets.repeat(2, 1)}
+    changes = {"as it is": {}, "two utterances": twice,
+               "a target with the blank": {"targets": torch.tensor([[1, 0]])},
+               "a label of 4": {"targets": torch.tensor([[1, 4]])},
+               "a frame too few": {"targets": torch.tensor([[1, 1, 2, 2]])}}
+    errors = {name: raised(ALIGN, **{"log_probs": log_probs, "targets": targets, "blank": 0, **change})
+              for name, change in changes.items()}
+    return {name: re.sub(r"\w+, /\S+, ", "", error) for name, error in errors.items()}
 
 
 record()
