@@ -203,7 +203,7 @@ def scaler_trace(steps=5, *, loss="ours", scale=1024.0, seed=0) -> list[dict]:
     function = {"ours": ctc_loss, "torch": _functional}[loss]
     for step in range(steps):
         examples = made_up(4, seed=seed + step)
-        short = Example(examples[0].frames[:2], np.array([1, 1, 1]), None)  # three labels, and one frame of the logits
+        short = Example(examples[0].frames[:8], np.array([1] * 5), None)  # five labels alike in four frames
         frames, frame_lengths, targets, target_lengths = as_tensors(batch_of([*examples, short]))
         with torch.autocast("cpu", torch.float16):
             logits, lengths = network(frames, frame_lengths)
