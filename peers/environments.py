@@ -91,7 +91,7 @@ def peers(only=()) -> list[Peer]:
                  needs=entry.get("needs", ""), variables=about.get("variables", {}) | entry.get("variables", {}),
                  without=tuple(entry.get("without", ())), wants=about.get("python", ""))
             for folder, about in libraries().items() if not only or folder in only
-            for entry in about["peers"]]
+            for entry in about.get("peers", ())]
 
 
 def programs(only=(), *, here=False):

@@ -101,6 +101,17 @@ def test_pruning_table(tmp_path):
         assert row["ratio_to_whole_grid"] == pytest.approx(row["median"] / rows[0]["median"])
 
 
+@pytest.mark.slow
+def test_scaling(tmp_path):
+    """A second of each. Memory lies near what is predicted whatever else the machine does; times need not."""
+    run("scaling.py", "--rounds", 1, "--seconds", 0.2, "--processes", 1, 2, "--width", 8, "--output",
+        tmp_path / "scaling.json", OMP_NUM_THREADS="1")
+    found = json.loads((tmp_path / "scaling.json").read_text())
+    assert [row["processes"] for row in found["rows"]] == [1, 2] and len(found["padding"]) == 16
+    assert all(1 / 1.5 < row["measured_over_predicted"] < 1.5 for row in found["memory"])
+    assert all(row["measured"] > 0 for row in found["times"])
+
+
 def test_long_alignment(tmp_path):
     """Half a minute: the errors are those of a whole alignment of the same speech, in a process with little memory."""
     run("long_alignment.py", "--minutes", 0.5, "--output", tmp_path / "long_alignment.json")

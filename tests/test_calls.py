@@ -6,6 +6,7 @@ named by that claim. A check looks at every number that a library returned: chan
 
 import copy
 import json
+import operator
 import sys
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from enumeration import (
     rnnt_beta,
     softmax,
 )
+from strings_by_enumeration import ctc_strings
 
 from reference_impl.alignment import ctc_best_path
 from reference_impl.as_published.rnnt_formulas import fused_kernel
@@ -461,6 +463,26 @@ def _(returned):
         "a label of 4": "ValueError: targets values must be less than the CTC dimension",
         "a frame too few": "RuntimeError: targets length is too long for CTC. Found log_probs length: 5, targets "
                            "length: 4, and number of repeats: 2"}
+
+
+# --- decoders ---
+
+
+@judges("strings", "flashlight_text", "pyctcdecode")
+def _(returned, library):
+    """Every string's mass by enumeration: added over its paths, or that of its best path."""
+    assert len(returned) == 3
+    for asked in returned.values():
+        probs = softmax(array(asked["logits"]))
+        for name, add in (("added", operator.add), ("largest", max)):
+            if library == "pyctcdecode" and name == "largest":
+                continue
+            masses, scores = ctc_strings(probs, 0, add), [score for _, score in asked[name]]
+            found = {tuple(labels) for labels, _ in asked[name]}
+            assert len(found) == len(scores) and found <= {*masses}
+            # float32 went in; of strings with equal masses any may come first
+            same(scores, np.log(sorted(masses.values(), reverse=True)[:4]), 1e-6)
+            same(scores, np.log([masses[tuple(labels)] for labels, _ in asked[name]]), 1e-6)
 
 
 @judges("second-backward", "optimized_transducer")

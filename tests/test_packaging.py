@@ -22,8 +22,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 NEEDS = {
     "torch": ["as_published.fast_rnnt", "bug_bank.torch_candidate", "digits.transducer",
               "measuring.kernel_bytes", "measuring.kernels_on_machine", "measuring.torch_passes",
-              "networks.objectives", "networks.training", "networks.transducer",
-              "pruning.costs", "speech.networks", "speech.reading", "speech.stored", "speech.training", "torch_impl"],
+              "networks.objectives", "networks.training", "networks.transducer", "pruning.costs", "scaling",
+              "speech.networks", "speech.reading", "speech.stored", "speech.training", "torch_impl"],
     "matplotlib": ["plotting"],
     "sympy": ["symbolic"],
     "sklearn": ["digits.strings"],
@@ -55,10 +55,13 @@ def bare_python(tmp_path_factory):
 
 
 def modules():
-    """Every module of the package, but those of ``torch_impl`` and ``plotting``, which their first lines stand for."""
+    """Every module of the package, but those of ``torch_impl``, ``scaling`` and ``plotting``.
+
+    The first lines of these three stand for what is in them.
+    """
     paths = [path.relative_to(SOURCES).with_suffix("") for path in (SOURCES / "reference_impl").rglob("*.py")]
     names = [".".join(part for part in path.parts if part != "__init__") for path in paths]
-    rooms = "reference_impl.torch_impl.", "reference_impl.plotting."
+    rooms = "reference_impl.torch_impl.", "reference_impl.scaling.", "reference_impl.plotting."
     return sorted(name for name in names if not name.startswith(rooms))
 
 

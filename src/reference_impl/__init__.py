@@ -40,9 +40,9 @@ says the same in ``torch_impl/tensor_ops.py``, and has its signature in ``torch_
 - other ways to the same numbers: ``lattice``, ``topology``, ``lattice_loss``, ``second_order``, ``duals``, and
   ``torch_impl/naive.py``, where autograd alone differentiates the two recursions;
 - checks and proofs: ``differences``, ``terms``, ``diagnosis``, ``bug_bank``, ``conformance``, ``equations``,
-  ``symbolic``;
-- what reads with a trained network: ``decoding``, ``alignment``; and what the chapters show: ``examples``, ``showing``,
-  ``plotting``, ``as_published``, ``pruning``, ``digits``, ``speech``, ``networks``, ``measuring``, ``_padding``.
+  ``symbolic``; what reads with a trained network: ``decoding``, ``alignment``; several processes: ``scaling``;
+- what the chapters show: ``examples``, ``showing``, ``plotting``, ``as_published``, ``pruning``, ``digits``,
+  ``speech``, ``networks``, ``measuring``, ``_padding``.
 
 ``hat`` is RNN-T with a blank of its own, on ``rnnt.py``. ``semiring`` has the numbers that recursions run on: log
 floats, fractions, polynomials, best paths, counts. ``decoding`` grows strings by the same forward sweeps, and says how

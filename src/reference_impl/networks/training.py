@@ -6,7 +6,35 @@ from collections.abc import Callable, Iterable, Iterator
 
 from torch import nn
 
-__all__ = ["fit", "take_step"]
+__all__ = ["descend", "fit", "take_step"]
+
+
+def descend(network: nn.Module, backward: Callable, optimiser, schedule=None, *, largest_norm=None):
+    """One step down the gradient that ``backward()`` adds to the parameters; returns what that returns.
+
+    This is the step of a process that trains alone, and of each that trains with others
+    (:mod:`reference_impl.scaling`).
+
+    Parameters
+    ----------
+    network : nn.Module
+        Is changed in place, in training mode.
+    backward : callable
+        Of nothing.
+    optimiser : torch.optim.Optimizer
+    schedule : learning rate scheduler, optional
+    largest_norm : float, optional
+        The gradient of all parameters together is scaled down to this norm.
+    """
+    network.train()
+    optimiser.zero_grad()
+    value = backward()
+    if largest_norm is not None:
+        nn.utils.clip_grad_norm_(network.parameters(), largest_norm)
+    optimiser.step()
+    if schedule is not None:
+        schedule.step()
+    return value
 
 
 def take_step(network: nn.Module, tensors, loss: Callable, optimiser, schedule=None, *, largest_norm=None) -> float:
@@ -14,16 +42,12 @@ def take_step(network: nn.Module, tensors, loss: Callable, optimiser, schedule=N
 
     Parameters
     ----------
-    network : nn.Module
-        Is changed in place, in training mode.
+    network, optimiser, schedule, largest_norm
+        As for :func:`descend`.
     tensors : sequence of tensors
         A batch.
     loss : callable
         ``loss(network, *tensors)``, a scalar tensor.
-    optimiser : torch.optim.Optimizer
-    schedule : learning rate scheduler, optional
-    largest_norm : float, optional
-        The gradient of all parameters together is scaled down to this norm.
 
     Examples
     --------
@@ -36,16 +60,12 @@ def take_step(network: nn.Module, tensors, loss: Callable, optimiser, schedule=N
     >>> layer.weight.item()
     1.5
     """
-    network.train()
-    value = loss(network, *tensors)
-    optimiser.zero_grad()
-    value.backward()
-    if largest_norm is not None:
-        nn.utils.clip_grad_norm_(network.parameters(), largest_norm)
-    optimiser.step()
-    if schedule is not None:
-        schedule.step()
-    return value.item()
+    def backward():
+        value = loss(network, *tensors)
+        value.backward()
+        return value.item()
+
+    return descend(network, backward, optimiser, schedule, largest_norm=largest_norm)
 
 
 def fit(network: nn.Module, batches: Iterable, loss: Callable, optimiser, schedule=None, *, steps,

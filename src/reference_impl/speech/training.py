@@ -17,7 +17,7 @@ from .._softmax import log_softmax
 from ..networks.training import fit
 from .letters import BLANK
 
-__all__ = ["Signs", "as_tensors", "ctc_signs", "train"]
+__all__ = ["Signs", "as_tensors", "ctc_signs", "optimiser_of", "train"]
 
 
 def as_tensors(batch, device="cpu"):
@@ -25,11 +25,17 @@ def as_tensors(batch, device="cpu"):
     return [torch.from_numpy(array).to(device) for array in astuple(batch)]
 
 
+def optimiser_of(network, *, steps, rate=6e-3, decay=1e-2):
+    """AdamW, and a schedule by which its rate rises over the first 15 % of the steps and then falls to 0."""
+    optimiser = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=decay)
+    return optimiser, torch.optim.lr_scheduler.OneCycleLR(optimiser, rate, total_steps=steps, pct_start=0.15)
+
+
 def train(network, batches: Iterable, loss: Callable, *, steps, rate=6e-3, largest_norm=5.0,
           decay=1e-2) -> Iterator[tuple[int, float]]:
     """Train a network in place, and stop after each step: yields (step, loss). Leaves it in evaluation mode.
 
-    AdamW, with a learning rate that rises over the first 15 % of the steps and then falls to 0.
+    Optimiser and learning rate are those of :func:`optimiser_of`.
 
     Parameters
     ----------
@@ -45,10 +51,8 @@ def train(network, batches: Iterable, loss: Callable, *, steps, rate=6e-3, large
     decay : float
         Weight decay.
     """
-    optimiser = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=decay)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, rate, total_steps=steps, pct_start=0.15)
-    yield from fit(network, map(as_tensors, batches), loss, optimiser, schedule, steps=steps,
-                   largest_norm=largest_norm)
+    yield from fit(network, map(as_tensors, batches), loss, *optimiser_of(network, steps=steps, rate=rate, decay=decay),
+                   steps=steps, largest_norm=largest_norm)
     network.eval()
 
 
