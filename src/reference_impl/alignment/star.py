@@ -24,7 +24,7 @@ from ..topology import named_lattice
 __all__ = ["STAR", "StarAlignment", "StarPosteriors", "star_best_path", "star_lattice", "star_posteriors",
            "star_scores"]
 
-#: What :attr:`StarAlignment.symbols` holds in the frames of a star.
+#: What ``StarAlignment.symbols`` holds in the frames of a star.
 STAR = -1
 
 

@@ -23,7 +23,8 @@ class Assumptions:
 
     Attributes
     ----------
-    loss : "ctc" | "rnnt"
+    loss : str
+        ``"ctc"`` or ``"rnnt"``.
     hours : float
         Of speech in the corpus.
     epochs : float
@@ -116,10 +117,10 @@ class Prediction:
         (B, T, U, V) of a GPU's batch, padding included.
     steps : int
         Of an epoch.
-    seconds : dict from str to float
+    seconds : dict
         Of one step: "encoder", "joiner", "logits" (the passes over them), "lattice", "exchange" (what is not
         overlapped), "overhead"; "idle" is what these lose by waiting.
-    bytes : dict from str to float
+    bytes : dict
         Of one GPU: "parameters", "activations", "joiner", "logits", "loss" (what it adds to the logits, at its peak).
     """
 

@@ -37,8 +37,8 @@ class Process:
     ----------
     rank, world_size : int
         Its number, from 0, and how many there are.
-    device : torch.device
-        Where it computes.
+    device : object
+        Where it computes, a ``torch.device``.
     """
 
     rank: int = 0
@@ -224,7 +224,7 @@ def torchrun(world_size, module, arguments=(), *, restarts=0, timeout=900.0):
     restarts : int
         How often all processes are started again after one has failed.
     timeout : float
-        Seconds.
+        Seconds; after them all is ended, and ``subprocess.TimeoutExpired`` raised.
 
     Returns
     -------
@@ -233,9 +233,6 @@ def torchrun(world_size, module, arguments=(), *, restarts=0, timeout=900.0):
     printed : str
         By all of them, errors included.
 
-    Raises
-    ------
-    subprocess.TimeoutExpired
     """
     world_size = _validation.check_at_least("world_size", world_size, 1)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(world_size),

@@ -35,9 +35,9 @@ class Kill:
     ----------
     rank, step : int
         Which process, and in which step, counted from 1.
-    where : "backward" | "checkpoint"
-        In the middle of the backward pass, with the others waiting for its gradients; or with half of the step's
-        checkpoint written.
+    where : str
+        ``"backward"``: in the middle of that pass, with the others waiting for its gradients. ``"checkpoint"``: with
+        half of the step's checkpoint written.
     """
 
     rank: int
