@@ -69,7 +69,7 @@ def test_deletions_are_missed():
     assert not_missed <= AT_THE_END | {("rnnt_gradient", "bar.sync", "tl.debug_barrier() < _all_read(OVERWRITE)")}
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_every_deletion_is_missed_or_at_the_end():
     places, ends = {}, {}
     for case in CASES:

@@ -112,7 +112,7 @@ def test_each_later_loss_has_words_or_is_unnamed(losses, words):
 
 
 @pytest.mark.parametrize("loss", [
-    pytest.param(loss, marks=pytest.mark.exhaustive if k % 2 else pytest.mark.slow)
+    pytest.param(loss, marks=pytest.mark.exhaustive if k % 4 else pytest.mark.slow)
     for k, loss in enumerate([*wrong_losses_second.WRONG, *wrong_losses_third.WRONG])], ids=identity)
 def test_later_wrong_losses_are_found_and_most_are_named(loss):
     """The words were read from a report, and each judged against ``cause``."""
