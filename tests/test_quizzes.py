@@ -451,6 +451,17 @@ def test_route_scale():
     assert marked("route-scale") == "C"
 
 
+def test_scale_factor():
+    """Gradients of four processes with unequal numbers of utterances, averaged after a division by all of these."""
+    shares = [[Fraction(3), Fraction(5)], [Fraction(2)], [Fraction(7), Fraction(1), Fraction(1)], [Fraction(4)]]
+    every = [each for share in shares for each in share]
+    mean = sum(every) / len(every)
+    averaged = sum(sum(share) / len(every) for share in shares) / len(shares)
+    mean_of_means = sum(sum(share) / len(share) for share in shares) / len(shares)
+    assert averaged not in (mean, mean_of_means) and averaged == mean / 4
+    assert marked("scale-factor") == "B"
+
+
 def test_what_is_a_matter_of_words_stays_as_it_was_decided():
     """No number decides these; the explanations and the equations that they name do."""
     words = {"softmax-sum": "D", "softmax-back": "B", "theorem-affine": "C",
