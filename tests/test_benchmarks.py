@@ -143,3 +143,36 @@ def test_long_alignment(tmp_path):
 def test_stored_results_say_when_and_with_what(name):
     result = json.loads((BENCHMARKS.parent / "data" / f"{name}.json").read_text())
     assert result["what"] and result["date"] and result["versions"] and result["rows"]
+
+
+@pytest.mark.slow
+def test_delays_of_transducers(tmp_path):
+    """Two steps of training for each objective; a second call has nothing left to do, and more seeds go on."""
+    output = tmp_path / "delays.json"
+    run("speech_networks.py", "delays", "--steps", 2, "--seeds", 1, "--limit", 4, "--output", output)
+    short = json.loads(output.read_text())
+    stored = json.loads((BENCHMARKS.parent / "data" / "speech_delays.json").read_text())
+    assert short["objectives"].keys() == stored["objectives"].keys()
+    for name, runs in short["objectives"].items():
+        assert [each["seed"] for each in runs] == [0]
+        assert runs[0].keys() == stored["objectives"][name][0].keys()
+        assert runs[0]["expected delays"]["of"] == runs[0]["words"]["of"] > 0
+    assert run("speech_networks.py", "delays", "--steps", 2, "--seeds", 1, "--limit", 4, "--output", output) == ""
+    assert json.loads(output.read_text())["objectives"] == short["objectives"]
+
+
+def test_stored_delays_of_transducers():
+    """Every objective has the same seeds and was measured on the same words; quartiles and intervals are in order."""
+    stored = json.loads((BENCHMARKS.parent / "data" / "speech_delays.json").read_text())
+    assert "synthetic" in stored["what"] and stored["date"] and stored["versions"] and stored["steps"] >= 300
+    by_seed = [[each["seed"] for each in runs] for runs in stored["objectives"].values()]
+    assert len(by_seed) == 8 and all(seeds == list(range(stored["seeds"])) for seeds in by_seed)
+    runs = [each for runs in stored["objectives"].values() for each in runs]
+    assert len({(each["words"]["of"], each["letters"]["of"], each["expected delays"]["of"]) for each in runs}) == 1
+    for each in runs:
+        assert each["delays"]["of"] <= each["words"]["of"] == each["expected delays"]["of"]
+        for seconds in (each["delays"]["seconds"], each["expected delays"]["seconds"]):
+            assert seconds == sorted(seconds)
+        for rate in (each["letters"], each["words"]):
+            assert rate["low"] <= rate["rate"] <= rate["high"]
+            assert rate["rate"] == pytest.approx(sum(rate["edits"]) / rate["of"], rel=0, abs=1e-4)  # four decimals

@@ -98,10 +98,21 @@ def test_a_penalty_asks_for_earlier_labels(batch, transducer):
     assert frames[0.5] < frames[0.0] - 1
 
 
+def test_a_late_penalty_comes_after_so_many_steps(batch, transducer):
+    late = objectives.LateDelayPenalty(0.3, 2)
+    found = [late(transducer, *batch).item() for _ in range(4)]
+    full = objectives.full_loss(transducer, *batch).item()
+    penalised = objectives.delay_penalised_loss(transducer, *batch, penalty=0.3).item()
+    assert found == [full, full, penalised, penalised] and full != penalised
+    assert late.steps == 4
+
+
 @pytest.mark.parametrize("penalty", [-0.1, float("nan"), float("inf")])
 def test_a_penalty_is_a_number_of_nats(batch, transducer, penalty):
     with pytest.raises(ValueError, match="penalty = .*expected a finite number >= 0"):
         objectives.delay_penalised_loss(transducer, *batch, penalty=penalty)
+    with pytest.raises(ValueError, match="penalty = .*expected a finite number >= 0"):
+        objectives.LateDelayPenalty(penalty, 5)
 
 
 def test_a_pruned_loss_with_all_rows_is_the_full_one(batch, transducer):

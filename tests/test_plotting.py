@@ -18,6 +18,7 @@ from reference_impl.plotting import (
     plot_moves,
     plot_occupancy,
     plot_sides,
+    plot_sound,
     plot_walks,
 )
 from reference_impl.topology import constrained_rnnt_lattice, ctc_lattice, rnnt_lattice, tdt_lattice
@@ -285,3 +286,17 @@ def test_moves(ax):
     np.testing.assert_allclose([line.get_xydata()[0] for line in ax.lines], [[0.3, 0.6], [0.3, 2.6]])  # on the skips
     with pytest.raises(ValueError, match="^skips has length 2; expected 3, one for each state$"):
         plot_moves("∅a∅", [False, False], ax=ax)
+
+
+def test_sound_stands_where_it_was_heard(ax):
+    """In units of the network's frames, 20 ms: a log-mel frame is 10 ms wide, in the middle of its 25 ms."""
+    frames = np.zeros((30, 4))
+    frames[7, 2] = 1
+    assert plot_sound(frames, step=0.02, spans=[("six", 0.1, 0.2), ("one", 0.2, 0.26)], ax=ax) is ax
+    left, right, low, high = ax.images[0].get_extent()
+    assert (low, high) == (0, 4) and right - left == pytest.approx(15, rel=1e-12)
+    middle = left + 7.5 * (right - left) / 30  # of frame 7, which hears 0.07 s to 0.095 s
+    assert (middle + 0.5) * 0.02 == pytest.approx(0.0825, rel=1e-12)
+    assert ax.images[0].get_array()[2, 7] == 1 and ax.images[0].origin == "lower"
+    assert [text.get_text() for text in ax.texts] == ["six", "one"]
+    assert sorted({round(line.get_xdata()[0], 9) for line in ax.lines}) == [4.5, 9.5, 12.5]

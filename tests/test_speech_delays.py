@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from reference_impl.speech.corpus import Span, Utterance
-from reference_impl.speech.delays import word_delays, words_read
+from reference_impl.speech.delays import expected_delays, word_delays, words_read
 from reference_impl.speech.letters import labels_of
 
 
@@ -51,3 +51,30 @@ def test_only_words_that_are_right_count(text, ends):
 def test_without_times():
     with pytest.raises(ValueError, match="'one' has no times of its words"):
         word_delays([], Utterance("one", "", "go", np.zeros(1), 8000), 0.03)
+
+
+def test_expected_delays_are_means_over_the_frames_of_the_last_letters():
+    rng = np.random.default_rng(0)
+    posteriors = rng.random((30, len("six one")))
+    posteriors /= posteriors.sum(0)
+    expected = [sum(0.03 * (t + 1) * posteriors[t, u] for t in range(30)) - end for u, end in ((2, 0.3), (6, 0.6))]
+    np.testing.assert_allclose(expected_delays(posteriors, said("six", "one"), 0.03), expected, rtol=0, atol=1e-12)
+
+
+def test_where_one_path_is_certain_the_expected_delays_are_those_of_what_is_read():
+    frames = [2, 5, 11, 12, 12, 15, 28]
+    posteriors = np.zeros((30, 7))
+    posteriors[frames, range(7)] = 1
+    np.testing.assert_allclose(expected_delays(posteriors, said("six", "one"), 0.03),
+                               word_delays(written("six one", frames), said("six", "one"), 0.03), rtol=0, atol=1e-12)
+
+
+def test_expected_delays_of_nothing():
+    assert expected_delays(np.zeros((5, 0)), Utterance("one", "", "", np.zeros(1), 8000), 0.03).shape == (0,)
+
+
+def test_expected_delays_need_times_and_the_letters_of_the_transcript():
+    with pytest.raises(ValueError, match="'one' has no times of its words"):
+        expected_delays(np.zeros((5, 2)), Utterance("one", "", "go", np.zeros(1), 8000), 0.03)
+    with pytest.raises(ValueError, match=r"posteriors has shape \(5, 6\); expected \(T', 7\)"):
+        expected_delays(np.zeros((5, 6)), said("six", "one"), 0.03)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from reference_impl import ctc, log_softmax
+from reference_impl import ctc, log_softmax, rnnt
 from reference_impl.networks.objectives import mean_ctc_loss
-from reference_impl.speech import batches, networks, training
+from reference_impl.speech import batches, networks, reading, training
 from reference_impl.torch_impl import rnnt_loss
 
 LENGTHS = [41, 60, 17]
@@ -139,3 +139,21 @@ def test_training_learns_one_batch_by_heart_and_repeats_itself(batch):
         runs.append([value for _, value in training.train(network, [batch] * 100, mean_ctc_loss, steps=100, rate=1e-2)])
         assert not network.training
     assert runs[0] == runs[1] and runs[0][-1] < 0.1 * runs[0][0]
+
+
+def test_posteriors_of_letters_are_those_of_the_reference():
+    """Utterances of different lengths in batches of two; label arcs by the NumPy recursion."""
+    rng = np.random.default_rng(2)
+    sounds = [rng.standard_normal((length, 40)).astype(np.float32) for length in (21, 12, 17)]
+    found = [batches.Example(sound, rng.integers(1, 29, size=count), None)
+             for sound, count in zip(sounds, (3, 5, 0), strict=True)]
+    network = network_of(networks.Transducer, spacings=(1, 2))
+    posteriors = reading.label_posteriors(network, found, size=2)
+    for each, example in zip(posteriors, found, strict=True):
+        frames, lengths, targets, _ = training.as_tensors(batches.batch_of([example]))
+        with torch.no_grad():
+            logits, _ = network(frames, lengths, targets)
+        _, expected = rnnt.arc_posteriors(log_softmax(logits[0].double().numpy()), example.labels)
+        assert each.shape == expected.shape
+        # logits in float32, from batches of other shapes: a hundred roundings of 6e-8 of numbers below 10
+        np.testing.assert_allclose(each, expected, rtol=0, atol=1e-4)

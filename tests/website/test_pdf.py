@@ -81,7 +81,7 @@ def plain(text):
 
 
 def test_outline_has_every_part_and_chapter_with_its_number(outline, contents):
-    numerals = iter(["I ", "II ", "III ", "IV ", "V ", "VI ", "VII ", ""])
+    numerals = iter(["I ", "II ", "III ", "IV ", "V ", "VI ", "VII ", "VIII ", ""])
     wanted = [(0, "Preface")]
     for caption, chapters in contents:
         wanted += [(0, next(numerals) + caption)] if caption else []
@@ -132,7 +132,7 @@ def test_every_reference_is_resolved(pdf, texts):
 
 
 def test_every_figure_is_there(pdf, site):
-    drawings = "main .cell_output :is(img, svg.book-figure)"
+    drawings = "main .cell_output :is(img, svg.book-figure, .speech-player)"
     figures = [image for page, soup in site.items() if page.parent.name != "slides" for image in soup.select(drawings)]
     drawn = [x for page in pdf.pages for x in page["/Resources"].get("/XObject", {}).values()]
     assert len(figures) > 50

@@ -13,7 +13,7 @@ from ..torch_impl import ctc_loss, pruned_rnnt_loss, rnnt_loss
 from ..torch_impl.pruning import band_of, rows_of_band
 from .transducer import BLANK
 
-__all__ = ["PrunedLoss", "delay_penalised_loss", "full_loss", "mean_ctc_loss", "warm_up_scales"]
+__all__ = ["LateDelayPenalty", "PrunedLoss", "delay_penalised_loss", "full_loss", "mean_ctc_loss", "warm_up_scales"]
 
 
 def mean_ctc_loss(network, frames, frame_lengths, targets, target_lengths):
@@ -52,6 +52,36 @@ def delay_penalised_loss(network, frames, frame_lengths, targets, target_lengths
     of_labels[BLANK] = 0.0
     log_probs = logits.log_softmax(-1) - penalty * waits[:, :, None, None] * of_labels
     return rnnt_loss(log_probs, targets, lengths, target_lengths, inputs="log_probs")
+
+
+class LateDelayPenalty:
+    """:func:`full_loss` in the first calls, and :func:`delay_penalised_loss` from then on.
+
+    A network that does not hear yet loses nothing by writing all labels in the first frame, so a penalty that is there
+    from the start can teach it that.
+
+    Parameters
+    ----------
+    penalty : float >= 0
+        Nats a frame.
+    warm_steps : int
+        Calls without it.
+
+    Attributes
+    ----------
+    steps : int
+        Calls so far.
+    """
+
+    def __init__(self, penalty, warm_steps):
+        self.penalty = _validation.check_real("penalty", penalty, "a finite number >= 0", lambda value: value >= 0)
+        self.warm_steps, self.steps = _validation.check_at_least("warm_steps", warm_steps, 0), 0
+
+    def __call__(self, network, *batch):
+        self.steps += 1
+        if self.steps <= self.warm_steps:
+            return full_loss(network, *batch)
+        return delay_penalised_loss(network, *batch, penalty=self.penalty)
 
 
 def warm_up_scales(step, warm_steps, simple_scale=0.5):

@@ -1,4 +1,4 @@
-"""Numbers in rows and columns as heat maps: occupancies, gradients, two sides of an equation, frames of an image."""
+"""Numbers in rows and columns as heat maps: occupancies, gradients, two sides of an equation, images, sound."""
 
 from __future__ import annotations
 
@@ -115,6 +115,43 @@ def plot_frames(frames, *, marks=None, ax=None):
     ax.imshow(np.asarray(frames).T, cmap=INK, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
     for t, text in (marks or {}).items():
         ax.annotate(text, (t, -0.6), ha="center", va="bottom", fontsize=9, color=BLUE, annotation_clip=False)
+    ax.spines[["left", "bottom"]].set_visible(False)
+    ax.set_yticks([])
+    ax.tick_params(length=0)
+    return ax
+
+
+def plot_sound(frames, *, step, spans=(), hop=0.010, window=0.025, ax=None):
+    """Draw log-mel frames on the time axis of a network: low bands at the bottom, loud is strong, spans named above.
+
+    The horizontal axis counts the network's frames, as those of :func:`plot_occupancy` and :func:`plot_gradient` do, so
+    that they can stand above one another with ``sharex=True``. Frame t lasts from ``t * step`` to ``(t + 1) * step``.
+
+    Parameters
+    ----------
+    frames : (F, bands) array
+        Log-mel frames, normalised or not. The loudest is drawn strongest; the softest twentieth is not drawn.
+    step : float
+        Seconds from one frame of the network to the next.
+    spans : sequence of (name, start, end)
+        Words or phones, in seconds.
+    hop, window : float
+        Seconds from one log-mel frame to the next, and of what it hears; it is drawn in the middle of that.
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+    """
+    ax, frames = ax or plt.gca(), np.asarray(frames)
+    left = (window - hop) / 2 / step - 0.5
+    ax.imshow(frames.T, cmap=INK, vmin=np.quantile(frames, 0.05), vmax=frames.max(), aspect="auto", origin="lower",
+              interpolation="nearest", extent=(left, left + len(frames) * hop / step, 0, frames.shape[1]))
+    for name, start, end in spans:
+        for time in (start, end):
+            ax.axvline(time / step - 0.5, color=BLUE, linewidth=0.8, linestyle=":")
+        ax.annotate(name, ((start + end) / 2 / step - 0.5, frames.shape[1] + 1), ha="center", va="bottom", fontsize=9,
+                    color=BLUE, annotation_clip=False)
     ax.spines[["left", "bottom"]].set_visible(False)
     ax.set_yticks([])
     ax.tick_params(length=0)

@@ -10,7 +10,7 @@ from rapidfuzz.distance import Levenshtein
 from .corpus import Utterance
 from .letters import SPACE, spell
 
-__all__ = ["word_delays", "words_read"]
+__all__ = ["expected_delays", "word_delays", "words_read"]
 
 
 def words_read(read: Sequence[tuple[int, int]]) -> list[tuple[str, int]]:
@@ -35,6 +35,50 @@ def words_read(read: Sequence[tuple[int, int]]) -> list[tuple[str, int]]:
             words.append((spell(letters), last))
             letters = []
     return words
+
+
+def expected_delays(posteriors: np.ndarray, utterance: Utterance, seconds_a_frame: float) -> np.ndarray:
+    """Seconds from the true end of each word to the end of the frame in which its last letter is expected.
+
+    The transcript is given, so every word counts, whether the network would read it or not.
+
+    Parameters
+    ----------
+    posteriors : (T', U) array
+        Probability that letter u of the transcript is written in frame t; see
+        :func:`reference_impl.speech.reading.label_posteriors`.
+    utterance : Utterance
+        With the times of its words.
+    seconds_a_frame : float
+
+    Returns
+    -------
+    (N,) float array
+        One for each word; negative where its last letter is expected before it has ended.
+
+    Raises
+    ------
+    ValueError
+        If the times of the words are unknown, or the columns are not the letters of the transcript.
+
+    Examples
+    --------
+    >>> from reference_impl.speech.corpus import Span
+    >>> said = Utterance("", "", "go on", np.zeros(8000), 8000, (Span("go", 0.1, 0.4), Span("on", 0.4, 0.7)))
+    >>> posteriors = np.zeros((40, 5))
+    >>> posteriors[[9, 14, 20, 22], [0, 1, 2, 3]] = 1
+    >>> posteriors[[24, 28], 4] = 0.5
+    >>> expected_delays(posteriors, said, 0.03).round(3).tolist()
+    [0.05, 0.11]
+    """
+    if utterance.text and not utterance.words:
+        raise ValueError(f"utterance {utterance.name!r} has no times of its words")
+    if posteriors.ndim != 2 or posteriors.shape[1] != len(utterance.text):
+        raise ValueError(f"posteriors has shape {posteriors.shape}; expected (T', {len(utterance.text)}): a column for "
+                         f"each letter of {utterance.text!r}")
+    frames = np.arange(len(posteriors)) @ posteriors
+    last = np.cumsum([len(word.name) + 1 for word in utterance.words], dtype=np.int64) - 2
+    return (frames[last] + 1) * seconds_a_frame - [word.end for word in utterance.words]
 
 
 def word_delays(read: Sequence[tuple[int, int]], utterance: Utterance, seconds_a_frame: float) -> np.ndarray:

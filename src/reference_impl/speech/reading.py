@@ -11,14 +11,15 @@ import torch
 from ..decoding.error_rates import ErrorRate, error_rate
 from ..decoding.greedy import peaks
 from ..networks.transducer import Transducer, decode
+from ..torch_impl import rnnt_loss
 from .batches import Example, batch_of
 from .delays import word_delays
 from .features import HOP
-from .letters import spell
+from .letters import BLANK, spell
 from .networks import SUBSAMPLING
 from .training import as_tensors
 
-__all__ = ["SECONDS_A_FRAME", "Heard", "logits_of", "read", "scored"]
+__all__ = ["SECONDS_A_FRAME", "Heard", "label_posteriors", "logits_of", "read", "scored"]
 
 #: From one frame of an encoder to the next.
 SECONDS_A_FRAME = SUBSAMPLING * HOP
@@ -42,6 +43,42 @@ def logits_of(network, found: Sequence[Example], *, size=32) -> list[np.ndarray]
         rows, lengths = network(frames, frame_lengths)
         logits += [row[:length].double().numpy() for row, length in zip(rows, lengths, strict=True)]
     return logits
+
+
+def label_posteriors(network, found: Sequence[Example], *, size=32) -> list[np.ndarray]:
+    """When a transducer writes each letter, given the transcript: the posteriors of its label arcs.
+
+    Parameters
+    ----------
+    network : Transducer
+        In evaluation mode.
+    found : sequence of Example
+    size : int
+        Utterances at a time.
+
+    Returns
+    -------
+    list of (T', U) float32 arrays
+        Probability that letter u is written in frame t; each column adds up to 1.
+
+    Examples
+    --------
+    >>> from reference_impl.speech.networks import Transducer
+    >>> silence = Example(np.zeros((6, 40), np.float32), np.array([9, 17]), None)
+    >>> label_posteriors(Transducer(8).eval(), [silence])[0].sum(0).round(4).tolist()
+    [1.0, 1.0]
+    """
+    posteriors = []
+    for first in range(0, len(found), size):
+        frames, frame_lengths, targets, target_lengths = as_tensors(batch_of(found[first:first + size]))
+        with torch.no_grad():
+            logits, lengths = network(frames, frame_lengths, targets)
+        log_probs = logits.log_softmax(-1).requires_grad_()
+        loss = rnnt_loss(log_probs, targets, lengths, target_lengths, reduction="sum", inputs="log_probs")
+        occupancy = -torch.autograd.grad(loss, log_probs)[0]
+        of_labels = occupancy.sum(-1) - occupancy[..., BLANK]
+        posteriors += [each[:T, :U].numpy() for each, T, U in zip(of_labels, lengths, target_lengths, strict=True)]
+    return posteriors
 
 
 def read(network, found: Sequence[Example], *, size=32) -> list[list[tuple[int, int]]]:
