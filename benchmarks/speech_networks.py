@@ -22,6 +22,7 @@ from tqdm import tqdm
 
 from reference_impl.networks import objectives
 from reference_impl.speech import batches, corpus, networks, reading, stored, training
+from reference_impl.speech.corpus import number_strings
 from reference_impl.speech.delays import expected_delays
 
 DATA = Path(__file__).parent.parent / "data"
@@ -40,12 +41,6 @@ OBJECTIVES = {
 NOISE_OF_TEST = 1
 #: Bands in which a pruned transducer is measured.
 ROWS = (2, 3, 5, 10)
-
-
-def number_strings(utterances):
-    """Those that are made of digits only."""
-    digits = {"zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"}
-    return [each for each in utterances if set(each.text.split()) <= digits]
 
 
 def trained(network, found, objective, *, steps, seed, size=8, rate=6e-3, masks=False, show=""):

@@ -1,18 +1,19 @@
-"""A loss written in torch as a :class:`Candidate`, for the checks and for ``diagnose``. It is no check, and no loss.
+"""A loss written in torch as a :class:`Candidate`, for the checks and for ``diagnose``, and the other way round.
 
-Nothing else in the bank imports torch, so this function is imported from here.
+It is no check, and no loss. Nothing else in the bank imports torch, so these functions are imported from here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
 
 from .._validation import check_choice
 from .checks import Candidate
 
-__all__ = ["torch_candidate"]
+__all__ = ["torch_candidate", "torch_loss"]
 
 
 def torch_candidate(loss: str, variable: str, function: Callable, *, dtype=torch.float64, tolerance=1e-9) -> Candidate:
@@ -71,3 +72,48 @@ def torch_candidate(loss: str, variable: str, function: Callable, *, dtype=torch
         return losses.detach().double().numpy(), backward
 
     return Candidate(loss, variable, wrapped, tolerance=tolerance)
+
+
+class _OfCandidate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, scores, function, blank, *integers):
+        arrays = (scores.detach().cpu().double().numpy(), *(each.cpu().numpy() for each in integers))
+        losses, ctx.pull_back = function(*arrays, blank=blank)
+        ctx.like = scores.detach()
+        return ctx.like.new_tensor(np.asarray(losses))
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, upstream):
+        gradient = ctx.pull_back(upstream.cpu().double().numpy())
+        return torch.as_tensor(gradient).to(ctx.like), None, None, None, None, None
+
+
+def torch_loss(candidate: Candidate) -> Callable:
+    """A candidate as a torch loss, to train a network with: what it returns as gradient is what autograd passes on.
+
+    Parameters
+    ----------
+    candidate : Candidate
+        A planted bug, say.
+
+    Returns
+    -------
+    callable
+        ``loss(scores, targets, logit_lengths, target_lengths, *, blank=0)`` takes tensors, and returns the losses (B,)
+        in the dtype of the scores. The candidate computes in float64 on the CPU. There is no second derivative.
+
+    Examples
+    --------
+    >>> from reference_impl.bug_bank import RIGHT
+    >>> scores = torch.zeros(1, 2, 2, dtype=torch.float64, requires_grad=True)
+    >>> batch = torch.tensor([[1]]), torch.tensor([2]), torch.tensor([1])
+    >>> losses = torch_loss(RIGHT[0])(scores, *batch)
+    >>> (2 * losses.sum()).backward()
+    >>> round(torch.exp(-losses).item(), 12), (3 * scores.grad).round(decimals=12).tolist()
+    (0.75, [[[1.0, -1.0], [1.0, -1.0]]])
+    """
+    def losses(scores, targets, logit_lengths, target_lengths, *, blank=0):
+        return _OfCandidate.apply(scores, candidate.function, blank, targets, logit_lengths, target_lengths)
+
+    return losses

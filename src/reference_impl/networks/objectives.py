@@ -1,4 +1,4 @@
-"""What is minimised: functions of a network and a batch that call the losses of ``torch_impl``; needs torch.
+"""What is minimised: functions of a network and a batch that call losses of ``torch_impl``, or others; needs torch.
 
 Each takes ``(network, frames, frame_lengths, targets, target_lengths)`` and returns a scalar tensor, so that the
 training loop need not know which one it is given. Those with options are classes, or wait for ``functools.partial``.
@@ -9,11 +9,13 @@ from __future__ import annotations
 import torch
 
 from .. import _validation
+from ..bug_bank.torch_candidate import torch_loss
 from ..torch_impl import ctc_loss, pruned_rnnt_loss, rnnt_loss
 from ..torch_impl.pruning import band_of, rows_of_band
 from .transducer import BLANK
 
-__all__ = ["LateDelayPenalty", "PrunedLoss", "delay_penalised_loss", "full_loss", "mean_ctc_loss", "warm_up_scales"]
+__all__ = ["LateDelayPenalty", "PrunedLoss", "candidate_loss", "delay_penalised_loss", "full_loss", "mean_ctc_loss",
+           "torch_ctc_loss", "warm_up_scales"]
 
 
 def mean_ctc_loss(network, frames, frame_lengths, targets, target_lengths):
@@ -23,6 +25,22 @@ def mean_ctc_loss(network, frames, frame_lengths, targets, target_lengths):
     """
     logits, lengths = network(frames, frame_lengths)
     return ctc_loss(logits, targets, lengths, target_lengths, zero_infinity=True)
+
+
+def torch_ctc_loss(network, frames, frame_lengths, targets, target_lengths, *, dtype=torch.float32):
+    """:func:`mean_ctc_loss` by torch's own CTC loss, which computes in the ``dtype`` that the logits are brought to."""
+    logits, lengths = network(frames, frame_lengths)
+    log_probs = logits.to(dtype).log_softmax(-1).transpose(0, 1)
+    return torch.nn.functional.ctc_loss(log_probs, targets, lengths, target_lengths, reduction="none",
+                                        zero_infinity=True).mean()
+
+
+def candidate_loss(network, frames, frame_lengths, targets, target_lengths, *, candidate):
+    """:func:`mean_ctc_loss` by a :class:`.bug_bank.Candidate`, right or wrong."""
+    logits, lengths = network(frames, frame_lengths)
+    scores = logits if candidate.variable == "logits" else logits.log_softmax(-1)
+    losses = torch_loss(candidate)(scores, targets, lengths, target_lengths)
+    return losses.masked_fill(losses.isinf(), 0.0).mean()
 
 
 def full_loss(network, frames, frame_lengths, targets, target_lengths, *, fastemit_lambda=0.0):

@@ -1,12 +1,31 @@
-"""One step of training, and many of them. It knows no data, no loss and no optimiser; needs torch."""
+"""One step of training, many, and the gradient of a step. It knows no data, no loss and no optimiser; needs torch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+import torch
 from torch import nn
 
-__all__ = ["descend", "fit", "take_step"]
+__all__ = ["descend", "fit", "gradient_of", "take_step"]
+
+
+def gradient_of(network: nn.Module, tensors, loss: Callable) -> torch.Tensor:
+    """The gradient of all parameters, (P,) float64, at the weights and in the mode that the network has.
+
+    Parameters
+    ----------
+    network, tensors, loss
+        As for :func:`take_step`. With dropout, two gradients are comparable only after the same seed.
+
+    Examples
+    --------
+    >>> layer = nn.Linear(2, 1, bias=False).double()
+    >>> gradient_of(layer, [torch.tensor([[1.0, 3.0]]).double()], lambda network, row: 2 * network(row).sum()).tolist()
+    [2.0, 6.0]
+    """
+    gradients = torch.autograd.grad(loss(network, *tensors), list(network.parameters()))
+    return torch.cat([each.ravel().double() for each in gradients])
 
 
 def descend(network: nn.Module, backward: Callable, optimiser, schedule=None, *, largest_norm=None):

@@ -15,11 +15,12 @@ from typing import NamedTuple
 import numpy as np
 import soundfile
 
-__all__ = ["LISTED", "PARTS", "Span", "Utterance", "check_part", "load"]
+__all__ = ["LISTED", "PARTS", "Span", "Utterance", "check_part", "load", "number_strings"]
 
 #: The file that lists the utterances.
 LISTED = "utterances.jsonl"
 PARTS = ("train", "validation", "test")
+_DIGITS = {"zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"}
 
 
 class Span(NamedTuple):
@@ -111,3 +112,15 @@ def check_part(part):
     """Raise a ValueError unless ``part`` is one of three."""
     if part not in PARTS:
         raise ValueError(f"part = {part!r}; expected one of {', '.join(PARTS)}")
+
+
+def number_strings(utterances) -> list:
+    """Those of the utterances that are made of digits only, such as "five six two".
+
+    Examples
+    --------
+    >>> utterances = [Utterance("", "", text, np.zeros(1), 8000) for text in ("go on", "five zero", "five on")]
+    >>> [each.text for each in number_strings(utterances)]
+    ['five zero']
+    """
+    return [each for each in utterances if set(each.text.split()) <= _DIGITS]
