@@ -106,6 +106,15 @@ def test_gradients_of_a_batch_are_the_sum_over_its_utterances(batch):
         torch.testing.assert_close(each, sum(pieces), rtol=0, atol=1e-11)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_an_utterance_of_one_frame_has_a_finite_gradient_under_autocast(dtype):
+    network = network_of(networks.CTCNetwork, dropout=0.0).float()
+    with torch.autocast("cpu", dtype):
+        logits, _ = network(torch.randn(2, 30, 40), torch.tensor([1, 30]))
+    logits.float().square().sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in network.parameters())
+
+
 def test_signs_of_a_batch_are_those_of_the_reference():
     rng = np.random.default_rng(1)
     logits = 3 * rng.standard_normal((3, 7, 5))

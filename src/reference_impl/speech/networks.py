@@ -42,7 +42,11 @@ class UtteranceNorm(nn.Module):
         self.shift = nn.Parameter(torch.zeros(width))
 
     def forward(self, vectors, there):
-        """Vectors (B, T, H), of which count where ``there``, (B, T, 1), is 1; where it is 0 the result is 0."""
+        """Vectors (B, T, H), of which count where ``there``, (B, T, 1), is 1; where it is 0 the result is 0.
+
+        Computed in float32 at least: the backward pass of one frame has the cube of 1 / sqrt(1e-5), beyond float16.
+        """
+        vectors = vectors.to(torch.promote_types(vectors.dtype, torch.float32))
         count = there.sum(1, keepdim=True).clamp(min=1)
         centred = (vectors - (vectors * there).sum(1, keepdim=True) / count) * there
         variance = centred.square().sum(1, keepdim=True) / count
