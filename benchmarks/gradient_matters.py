@@ -70,7 +70,7 @@ def rounded(value):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--limit", type=int, help="use so many utterances of each part only, to try this out")
     parser.add_argument("--output", type=Path, default=DATA / "gradient_matters.json")
     options = parser.parse_args()

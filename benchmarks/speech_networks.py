@@ -164,7 +164,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("weights", "delays"))
     parser.add_argument("--steps", type=int, help="(default: 4000 for weights, 500 for delays)")
-    parser.add_argument("--seeds", type=int, default=3, help="of delays (default: 3)")
+    parser.add_argument("--seeds", type=int, default=5, help="of delays (default: 5)")
     parser.add_argument("--limit", type=int, help="use so many utterances of each part only, to try this out")
     parser.add_argument("--output", type=Path, help="(default: in data/)")
     options = parser.parse_args()
