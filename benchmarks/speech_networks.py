@@ -163,7 +163,7 @@ def written(path, result):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("weights", "delays"))
-    parser.add_argument("--steps", type=int, help="(default: 4000 for weights, 500 for delays)")
+    parser.add_argument("--steps", type=int, help="(default: 4000 for weights, 1000 for delays)")
     parser.add_argument("--seeds", type=int, default=5, help="of delays (default: 5)")
     parser.add_argument("--limit", type=int, help="use so many utterances of each part only, to try this out")
     parser.add_argument("--output", type=Path, help="(default: in data/)")
@@ -172,7 +172,7 @@ def main():
     if options.what == "weights":
         weights(options.output or DATA / "speech_networks", steps=options.steps or 4000, limit=options.limit)
     else:
-        delays(options.output or DATA / "speech_delays.json", steps=options.steps or 500, seeds=options.seeds,
+        delays(options.output or DATA / "speech_delays.json", steps=options.steps or 1000, seeds=options.seeds,
                limit=options.limit)
 
 

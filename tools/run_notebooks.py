@@ -2,6 +2,7 @@
 
 Usage: python tools/run_notebooks.py
 
+The last chapter is the first to run: late chapters take longest, and short ones at the end leave no core idle for long.
 The build by itself runs one notebook after the other. What the cache holds already is not run again. A notebook that
 fails is left to the build, which runs it once more and says why, and so is one with a cell tagged ``alone``, whose
 times another would disturb.
@@ -27,8 +28,9 @@ def run(root):
     cache = get_cache(str(root / "_build" / ".jupyter_cache"))
     paths = [cache.add_nb_to_project(str(path)).uri for path in sorted((root / "notebooks").glob("*.ipynb"))
              if not is_alone(path)]
+    records = sorted(cache.list_unexecuted(filter_uris=paths), key=lambda record: record.uri, reverse=True)
     waiting = [ProcessData(record.pk, record.uri, cache, settings["timeout"], settings["allow_errors"])
-               for record in cache.list_unexecuted(filter_uris=paths)]
+               for record in records]
     workers = min(MOST, os.cpu_count(), len(waiting))
     if workers > 1:
         print(f"Running {len(waiting)} notebooks, {workers} at a time", flush=True)
