@@ -5,6 +5,7 @@ import json
 import re
 from fractions import Fraction
 from functools import cache
+from itertools import product
 from math import comb
 from pathlib import Path
 
@@ -14,19 +15,22 @@ import torch
 from setuptools import find_packages
 
 from coursework.exercises import check_exercise
-from coursework.questions.exercises import EXERCISES, ctc, find, gradients, machines, rnnt, together
+from coursework.questions.exercises import EXERCISES, ctc, find, gradients, hearing, machines, rnnt, together
 from coursework.questions.exercises.parts import ROUNDED
 from reference_impl import ctc as ctc_reference
 from reference_impl import lattice_loss, log_softmax
 from reference_impl import rnnt as rnnt_reference
+from reference_impl.bug_bank import BUGS
+from reference_impl.decoding import ctc_beam_search
 from reference_impl.differences import central_difference
 from reference_impl.lattice import arc_posteriors
+from reference_impl.scaling import bias_of_the_mean_of_means
 from reference_impl.second_order import hvp_log_probs
 from reference_impl.topology import ctc_lattice, rnnt_lattice
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-WITH_CHECKS = 27
+WITH_CHECKS = 33
 CALL = re.compile(r'check_exercise\(\s*"([\w-]+)"')
 DOTS = "not answered yet"
 
@@ -248,6 +252,182 @@ def test_pieces_of_a_row():
     for case in arguments("ex-triton-1", "joined"):
         peak, mass = machines.joined(**case)
         close(peak + np.log(mass), np.logaddexp.reduce(case["peaks"] + np.log(case["masses"])))
+
+
+def test_gradient_of_the_bias():
+    logits, targets = np.random.default_rng(4).normal(size=(5, 4)), [1, 2]
+    y, E = np.exp(log_softmax(logits)), ctc_reference.occupancy(log_softmax(logits), targets)
+    found = central_difference(lambda bias: ctc_reference.loss(log_softmax(logits + bias), targets), np.zeros(4))
+    close(find("ex-hears-1")["gradient"].right(y, E), found)
+
+
+def test_growth_of_a_difference():
+    """Descent on one label of one frame: the velocity E - y along a difference of two frames."""
+    def velocity(zeta):
+        return np.exp(zeta) / np.exp(zeta).sum() - 1 / (1 + np.exp(-zeta))
+
+    rate, first, later = (part.right for part in find("ex-hears-2").values())
+    for T, y in ((2, 0.3), (7, 0.1), (100, 1 / 29), (5, 1 / 5)):
+        apart = np.zeros(T)
+        apart[:2] = 1, -1
+        found = central_difference(lambda h, T=T, y=y, apart=apart: velocity(
+            np.full(T, np.log(y / (1 - y))) + h[0] * apart)[0], np.zeros(1))
+        close(rate(T, y), found[0], 1e-8)
+    assert abs(rate(100, 1 / 29) - first()) < 1e-15
+    close(later(13), rate(13, 1 / 13), 1e-15)
+
+
+def test_reports_with_zeros():
+    losses = np.array([20.0] * 6 + [0] * 4)
+    assert losses.mean() == 12
+    losses[6:9] = 20
+    aligned, report = (part.right() for part in find("ex-hears-3").values())
+    close([aligned, report], [losses[:6].mean(), losses.mean()], 1e-12)
+
+
+def test_bytes_of_logits():
+    shapes = {"full": [(500, 121, 29), (500, 29), (500, 31, 1000)], "band": [(500, 5, 29), (500, 29), (500, 5, 1000)]}
+    for name, each in shapes.items():
+        assert find("ex-late-1")[name].right() == [np.empty(shape, np.float32).nbytes for shape in each]
+
+
+def test_where_the_labels_jump():
+    """Two paths of a transducer have nearly all mass; the tilt that makes them equal is found by bisection."""
+    T, targets, at, g = 9, [1, 1], [4, 7], 30.0
+    scores = np.full((T, 3, 2), -200.0)
+    rows = np.searchsorted(at, np.arange(T), side="right")  # labels written after each frame
+    scores[np.arange(T), rows, 0] = scores[at, [0, 1], 1] = 0
+    scores[0, [0, 1], 1], scores[:, 2, 0] = -g / 2, 0
+
+    def mean_frame(d):
+        _, label = rnnt_reference.arc_posteriors(scores - d * np.arange(T)[:, None, None] * [0, 1], targets)
+        return np.arange(T) @ label.sum(1) / 2
+
+    low, high = 0.0, 20.0
+    for _ in range(60):
+        d = (low + high) / 2
+        low, high = (d, high) if mean_frame(d) > mean_frame(0.0) / 2 else (low, d)
+    close(find("ex-late-3")["predicted"].right(g, 2, mean_frame(0.0)), d, 1e-6)
+
+
+def strings_of_one_label(T, y):
+    """Masses of collapsed strings of the symbols 0 and 1, by enumeration."""
+    masses = {}
+    for path in product((0, 1), repeat=T):
+        string = tuple(k for k, before in zip(path, (0, *path), strict=False) if k and not before)
+        masses[string] = masses.get(string, 0) + np.prod([(y, 1 - y)[k] for k in path])
+    return masses
+
+
+def test_silence():
+    mass, (low, high) = find("ex-dec-silence")["mass"].right, find("ex-dec-silence")["bounds"].right()
+    for T, y in ((2, 2 / 3), (3, 0.55), (6, 0.8)):
+        close(mass(T, y), strings_of_one_label(T, y)[1,], 1e-12)
+        close(hearing.runs(T, y), mass(T, y), 1e-12)
+    for y in np.arange(0.005, 1, 0.01):
+        silence = strings_of_one_label(2, y)[()]
+        differ = y > 1 - y and silence < max(strings_of_one_label(2, y).values())
+        assert differ == (low < y < high)
+
+
+def test_a_beam_of_one():
+    masses = find("ex-dec-one")["masses"].right()
+    for T in (1, 2):
+        kept = ctc_beam_search(np.log([[2 / 3, 1 / 3]] * T), beam=1)[0]
+        assert kept.labels == ()
+        close(masses[T - 1, 0], np.exp(kept.log_mass), 1e-12)
+    close(masses[0], [strings_of_one_label(1, 2 / 3)[k] for k in ((), (1,))], 1e-12)
+    close(masses[1], masses[0, 0] * masses[0], 1e-12)
+
+
+def test_runs_of_one_label_in_three_frames():
+    runs = [(first, last) for first in range(3) for last in range(first, 3)]
+    begins, ends, medians, best = (part.right() for part in find("ex-align-1").values())
+    for each, found, median in zip(zip(*runs, strict=True), (begins, ends), medians, strict=True):
+        shares = np.bincount(each) / len(runs)
+        close(found, shares, 1e-12)
+        assert np.flatnonzero(shares.cumsum() >= 1 / 2 - 1e-12)[0] == median
+    assert len(runs) == 6 and tuple(best) == max(runs, key=lambda run: run[1] - run[0])
+
+
+@pytest.mark.parametrize("K", [2, 3, 5])
+def test_checkpoints_of_checkpoints(K):
+    """Rows that are kept, and computed, when a lattice of K^3 frames is gone through backwards."""
+    kept, most, computed = set(), 0, np.zeros(K**3, dtype=int)
+
+    def compute(start, stop, level, every):
+        nonlocal most
+        for t in range(start, stop):
+            computed[t] += 1
+            if t % every == 0:
+                kept.add((level, t))
+                most = max(most, len(kept))
+
+    compute(0, K**3, 0, K**2)
+    for block in reversed(range(0, K**3, K**2)):
+        compute(block, block + K**2, 1, K)
+        for part in reversed(range(block, block + K**2, K)):
+            compute(part, part + K, 2, 1)
+            kept -= {(2, t) for t in range(part, part + K)}
+        kept -= {(1, t) for t in range(block, block + K**2)}
+    rows, times, long = (part.right for part in find("ex-align-2").values())
+    assert (most, set(computed)) == (rows(K), {times()})
+    assert rows(56) <= long() <= rows(57) and 56**3 < 180_000 < 57**3
+
+
+def test_a_factor_in_adam():
+    def step(c, eps, q=1e-4):
+        weight = torch.zeros(1, dtype=torch.float64, requires_grad=True)
+        weight.grad = torch.tensor([c * q], dtype=torch.float64)
+        torch.optim.Adam([weight], lr=1.0, eps=eps).step()
+        return -weight.item()
+
+    share, half = (part.right for part in find("ex-matter-1").values())
+    close(share(), step(1 / 180_000, 1e-8) / step(1 / 180_000, 0.0), 1e-9)
+    close(step(half(1e-4, 1e-8), 1e-8) / step(1.0, 0.0), 1 / 2, 1e-9)
+
+
+def test_emission_counted_twice():
+    (bug,) = [each for each in BUGS if each.name == "emission counted twice"]
+    logits, targets = np.random.default_rng(5).normal(size=(5, 3)), [1, 2]
+    y, E = np.exp(log_softmax(logits)), ctc_reference.occupancy(log_softmax(logits), targets)
+    found, parts = bug.gradient(logits, targets), find("ex-matter-2")
+    close([parts["bug"].right(*rows) for rows in zip(y, E, strict=True)], found, 1e-12)
+    close([parts["sum"].right(*rows) for rows in zip(y, E, strict=True)], found.sum(1), 1e-12)
+    y, E = np.array([0.9, 0.05, 0.05]), np.array([0.5, 0.5, 0])
+    close(parts["wrong"].right(), parts["bug"].right(y, E), 1e-15)
+
+
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_deviation_of_a_difference(n):
+    """Runs that are off by sigma up or down with equal probability: all outcomes, exactly."""
+    sigma, parts = 1.5, find("ex-matter-3")
+    runs = sigma * np.array(list(product((-1, 1), repeat=2 * n)))
+    found = (runs[:, :n].mean(1) - runs[:, n:].mean(1)).std()
+    close(parts["deviation"].right(sigma, n), found, 1e-12)
+    close(parts["seeds"].right(sigma, 2 * found), n, 1e-12)
+
+
+def test_means_of_means():
+    parts = find("ex-scale-1")
+    for short, long in ((2, 2), (5, 3)):
+        sums = Fraction(short * 50), Fraction(long * 400)
+        found = bias_of_the_mean_of_means(sums, [50, 400])
+        close(parts["bias"].right(short, long), float(found), 1e-12)
+        assert np.sign(float(found)) == parts["signs"].right()[0][short > long]
+        assert bias_of_the_mean_of_means(sums, [10, 10]) == 0
+    n, sums = 7, np.random.default_rng(6).uniform(size=(1000, 2))
+    sums[0, 1] = 0
+    ratios = (sums / [1, n]).mean(1) / (sums.sum(1) / (1 + n))
+    close(find("ex-scale-2")["ratio"].right(n), ratios.max(), 1e-12)
+
+
+def test_sums_of_gradients():
+    factor, doubled = (part.right for part in find("ex-scale-3").values())
+    counts, sums = np.array([2, 3, 5, 10]), np.array([3.0, 1, 4, 1])
+    close((factor(4, counts.sum()) * sums).sum(), sums.sum() / counts.sum(), 1e-12)
+    means = np.full(8, 1.5)
+    close(means.sum() / means[:4].sum(), doubled(), 1e-12)
 
 
 # --- the cells ---
