@@ -4,8 +4,8 @@
     python benchmarks/speech_networks.py delays       # number strings, each objective, seeds: data/speech_delays.json
 
 Everything is synthetic: the corpus of data/speech. Voices of validation and test are in no training utterance. Delays
-are seconds from the true end of a word to its last letter. Half an hour of a CPU core each. ``delays`` goes on where it
-was stopped: runs that its file has are not done again.
+are seconds from the true end of a word to its last letter. ``weights`` takes half an hour of a CPU core, and ``delays``
+three quarters of one; it goes on where it was stopped: runs that its file has are not done again.
 """
 
 import argparse
