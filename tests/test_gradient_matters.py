@@ -132,6 +132,14 @@ def test_gradients_agree_with_torch_along_a_trajectory(found):
     assert len(apart) == 12 and max(apart) < 1e-5
 
 
+def test_the_gradient_has_an_entry_for_each_parameter():
+    """Of twice a sum over three frames, for the weight and for the bias; none is left in the network."""
+    layer = torch.nn.Linear(1, 1)
+    gradient = gradient_of(layer, [torch.tensor([[1.0], [2.0], [4.0]])], lambda network, x: 2 * network(x).sum())
+    assert gradient.dtype == torch.float64 and gradient.tolist() == [14.0, 6.0]
+    assert layer.weight.grad is None and layer.bias.grad is None
+
+
 def test_in_float64_nothing_is_left(found):
     assert max(along(found, partial(torch_ctc_loss, dtype=torch.float64), torch.float64)) < 1e-10
 
