@@ -26,6 +26,7 @@ from reference_impl.semiring import REAL
 from reference_impl.torch_impl import rnnt_loss
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+PREREQUISITES = NOTEBOOKS.parent / "book" / "teaching" / "prerequisites.md"
 QUIZ = re.compile(r"^:::\{quiz\} ([\w-]+)\n(.*?)^:::$", re.MULTILINE | re.DOTALL)
 ANSWER = re.compile(r"^- \[([ x])\] (.*)\n((?:  >.*\n)+)", re.MULTILINE)
 WITH_QUIZZES = 10, 20, 30, 35, 40, 42, 45, 50, 60, 62, 65, 70, 75, 76
@@ -39,7 +40,10 @@ class Answer(NamedTuple):
 
 def quizzes_of(path):
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    text = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    return quizzes_in("\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"))
+
+
+def quizzes_in(text):
     return {name: [Answer(mark == "x", answer, why) for mark, answer, why in ANSWER.findall(body)]
             for name, body in QUIZ.findall(text)}
 
@@ -72,9 +76,36 @@ def test_each_answer_has_a_reason_that_names_an_equation(name):
 def test_no_habit_gives_the_right_answer_away():
     longest = [max(answers, key=lambda each: len(each.text)).right for answers in ALL.values()]
     assert sum(longest) < 0.5 * len(ALL)
-    single = [answers for answers in ALL.values() if sum(each.right for each in answers) == 1]
-    places = Counter("ABCDE"[[each.right for each in answers].index(True)] for answers in single)
-    assert max(places.values()) < 0.5 * len(single) and len(places) >= 4
+
+
+def lopsided(quizzes):
+    """The places that hold too many right answers, or too few: what they would give away to a student who knew that.
+
+    It looks at quizzes with one right answer, by their number of answers. A place should hold between half and one and
+    a half times its even share, as soon as there are enough quizzes for that to mean anything.
+    """
+    single = [[each.right for each in answers] for answers in quizzes if sum(each.right for each in answers) == 1]
+    found = []
+    for size in sorted({len(each) for each in single}):
+        places = Counter(each.index(True) for each in single if len(each) == size)
+        even = sum(places.values()) / size
+        if even >= 4:
+            found += [f"{places[i]} of {sum(places.values())} at {'ABCDE'[i]}, of {size}" for i in range(size)
+                      if not 0.5 * even <= places[i] <= 1.5 * even]
+    return found
+
+
+def test_right_answers_stand_at_every_place_about_equally_often():
+    assert lopsided([*ALL.values(), *quizzes_in(PREREQUISITES.read_text(encoding="utf-8")).values()]) == []
+
+
+def test_lopsided_places_are_noticed():
+    def quizzes(*places):
+        return [[Answer(i == place, "", "") for i in range(3)] for place in places]
+
+    assert lopsided(quizzes(*8 * [0, 1, 2])) == []
+    assert lopsided(quizzes(*2 * [0], *18 * [1], *8 * [2])) == ["2 of 28 at A, of 3", "18 of 28 at B, of 3"]
+    assert lopsided(quizzes(*2 * [1])) == []  # too few to say anything
 
 
 # --- values ---
@@ -245,7 +276,7 @@ def test_check_kernel_and_practice_prior():
     torch.nn.functional.ctc_loss(scores, torch.tensor([[1]]), [3], [1], reduction="sum").backward()
     sums = scores.grad.sum(-1)
     assert torch.allclose(sums, scores.exp().sum(-1) - 1, rtol=0, atol=1e-12) and (sums - -1).abs().min() > 0.1
-    assert marked("practice-prior") == "C"
+    assert marked("practice-prior") == "D"
 
 
 def test_ctc_state_and_feasible():
@@ -256,7 +287,7 @@ def test_ctc_state_and_feasible():
     assert not ctc_alignments([1, 2, 3, 3, 4], 5, 5, 0) and ctc_alignments([1, 2, 3, 3, 4], 6, 5, 0)
     assert ctc.loss(log_softmax(np.zeros((5, 5))), [1, 2, 3, 3, 4]) == np.inf
     assert number(next(a.text for a in ALL["ctc-feasible"] if a.right)) == math.inf
-    assert marked("ctc-feasible") == "C"
+    assert marked("ctc-feasible") == "B"
 
 
 def test_ctc_beta_and_gradient_twice():
@@ -282,7 +313,7 @@ def test_story_double():
     z = ctc.Z(y, target, semiring=REAL)
     y[0, 1] *= 2
     assert ctc.Z(y, target, semiring=REAL) / z == Fraction(4, 3)
-    assert marked("story-double") == "C"
+    assert marked("story-double") == "B"
 
 
 def test_softmax_three():
@@ -291,7 +322,7 @@ def test_softmax_three():
     y = TINY_CTC.probs[1].astype(float)
     assert abs(by_log_prob[0] + 1 / 5) < 1e-15 and abs(by_log_prob.sum() + 1) < 1e-15
     assert abs(ctc.grad_logits(TINY_CTC.logits, TINY_CTC.targets)[1, 0] - (by_log_prob[0] + y[0])) < 1e-15
-    assert marked("softmax-three") == "C"
+    assert marked("softmax-three") == "A"
 
 
 def test_ctc_gradient_affine():
@@ -299,7 +330,7 @@ def test_ctc_gradient_affine():
     z, mass = math.exp(-ctc.loss(np.log(y), [1, 2])), ctc.occupancy(np.log(y), [1, 2])[2, 1]
     y[2, 1] *= 2
     assert abs(math.exp(-ctc.loss(np.log(y), [1, 2])) - (z + z * mass)) < 1e-15
-    assert marked("ctc-gradient-affine") == "D"
+    assert marked("ctc-gradient-affine") == "B"
 
 
 def test_route_loss_and_pruned():
@@ -310,7 +341,7 @@ def test_route_loss_and_pruned():
     assert -math.log(alpha[-1].sum()) < -math.log(z) - 0.1
     pruned = [alpha[t, max(0, 5 - 2 * (4 - t)):].sum() for t in range(4)]
     assert any(a.sum() > p for a, p in zip(alpha, pruned, strict=True)) and abs(pruned[-1] - z) < 1e-15
-    assert marked("route-loss") == "B" and marked("route-pruned") == "C"
+    assert marked("route-loss") == "A" and marked("route-pruned") == "D"
 
 
 def test_practice_nan():
@@ -320,7 +351,7 @@ def test_practice_nan():
     (losses.masked_fill(losses.isinf(), 1.0) * 0 + losses * torch.tensor([0.0, 1.0])).sum().backward()
     assert log_probs.grad[:, 0].isnan().all() and log_probs.grad[:, 1].isfinite().all()
     assert log_probs.grad.sum((0, 1)).isnan().all()  # what a shared parameter receives
-    assert marked("practice-nan") == "B"
+    assert marked("practice-nan") == "C"
 
 
 def test_rnnt_negative():
@@ -331,7 +362,7 @@ def test_rnnt_negative():
     assert loss > 0 and loss + last_blank > 0
     assert abs(rnnt.loss(log_softmax(log_probs), [1, 2]) - loss) < 1e-12
     assert abs(rnnt.loss(log_probs + 8, [1, 2]) - (loss - 8 * 6)) < 1e-12 and loss - 8 * 6 < 0
-    assert marked("rnnt-negative") == "C"
+    assert marked("rnnt-negative") == "A"
 
 
 def test_rnnt_gradient_without_and_devices():
@@ -344,7 +375,7 @@ def test_rnnt_gradient_without_and_devices():
     assert abs(slope - rnnt.grad_log_probs(log_probs, [1])[1, 0, 0] / y[1, 0, 0]) < 1e-8
     g, softmax = np.array([-0.4, -0.2, 0]), np.array([0.5, 0.3, 0.2])
     assert abs((g - softmax * g.sum())[0] + 0.1) < 1e-15
-    assert marked("rnnt-gradient-without") == "B"
+    assert marked("rnnt-gradient-without") == "C"
 
 
 def test_kernels():
@@ -356,7 +387,7 @@ def test_kernels():
     assert abs(gradient[2, 1, 0] - y[2, 1, 0] * occupied[2, 1].sum()) < 1e-15 and gradient[2, 1, 0] > 0.01
     without_denom = gradient[1, 1] * np.exp(logits[1, 1]).sum()  # e^d at every entry of the node
     assert abs(without_denom.sum()) < 1e-14 and abs(without_denom).max() > 0.1
-    assert (marked("kernels-sum"), marked("kernels-last-frame"), marked("kernels-denom")) == ("A", "D", "B")
+    assert (marked("kernels-sum"), marked("kernels-last-frame"), marked("kernels-denom")) == ("D", "A", "A")
 
 
 def test_k2_picture_and_failures_clamp():
@@ -366,7 +397,7 @@ def test_k2_picture_and_failures_clamp():
     gradient = rnnt.grad_logits(logits, [1, 2])
     cut = [int((np.abs(gradient / B) > 0.1).sum()) for B in (4, 16)]
     assert cut[0] > 0 == cut[1]
-    assert marked("k2-picture") == "C" and marked("failures-clamp") == "B"
+    assert marked("k2-picture") == "D" and marked("failures-clamp") == "B"
 
 
 def test_fastemit():
@@ -395,8 +426,8 @@ def test_fastemit():
     assert field(0.1).sum(-1).abs().max() < 1e-12 and (2 * field(0.0)).sum(-1).abs().max() < 1e-12  # bugs-sum
     occupied = rnnt.occupancy(log_softmax(a.detach().numpy()[0]), [1, 2]).sum(-1)
     assert (1 - occupied).max() > 0.1  # y - E adds up to 1 - gamma
-    assert marked("bugs-sum") == "AC"
-    assert marked("fastemit-where") == "AC" and marked("fastemit-scaled") == marked("fastemit-gradcheck") == "C"
+    assert marked("bugs-sum") == "BD"
+    assert marked("fastemit-where") == "AB" and marked("fastemit-scaled") == "B" and marked("fastemit-gradcheck") == "A"
 
 
 def test_bugs_of_the_bank():
@@ -411,7 +442,7 @@ def test_bugs_of_the_bank():
     scaled = killers("scaled in place")
     assert any("twice" in name or "second" in name for name in scaled), scaled
     assert not any("difference" in name or "long" in name for name in scaled), scaled
-    assert marked("bugs-final-blank") == marked("bugs-second") == "C"
+    assert marked("bugs-final-blank") == "B" and marked("bugs-second") == "A"
 
 
 def test_museum_by_its_exhibits():
@@ -424,7 +455,7 @@ def test_museum_by_its_exhibits():
     assert shown["one-term"].problem.upstream.tolist() == [3] and given["one-term"] == [-2.5, 0.5]
     assert given["upstream"] == [-0.5, 0.5] and given["second-backward"] == [-4.5, 4.5]
     assert shown["upstream"].wrong[0].right.ravel().tolist() == [-1.5, 1.5]
-    assert marked("museum-weight") == "B"
+    assert marked("museum-weight") == "C"
 
 
 def test_compare_dead():
@@ -448,7 +479,7 @@ def test_route_scale():
         total = (hats / emitted[3]).sum()
         kept = [hats[[0, 2, 4]].sum() / (total * y[3, 0]), hats[1] / (total * y[3, 1]), hats[3] / (total * y[3, 2])]
         assert np.allclose(kept, ctc.occupancy(np.log(y), [1, 2])[3], rtol=0, atol=1e-15)
-    assert marked("route-scale") == "C"
+    assert marked("route-scale") == "A"
 
 
 def test_scale_factor():
@@ -459,13 +490,13 @@ def test_scale_factor():
     averaged = sum(sum(share) / len(every) for share in shares) / len(shares)
     mean_of_means = sum(sum(share) / len(share) for share in shares) / len(shares)
     assert averaged not in (mean, mean_of_means) and averaged == mean / 4
-    assert marked("scale-factor") == "B"
+    assert marked("scale-factor") == "C"
 
 
 def test_what_is_a_matter_of_words_stays_as_it_was_decided():
     """No number decides these; the explanations and the equations that they name do."""
-    words = {"softmax-sum": "D", "softmax-back": "B", "theorem-affine": "C",
-             "ctc-gradient-loglik": "A", "route-two": "B", "rnnt-rows": "B", "kernels-two": "C"}
+    words = {"softmax-sum": "D", "softmax-back": "C", "theorem-affine": "C",
+             "ctc-gradient-loglik": "A", "route-two": "C", "rnnt-rows": "D", "kernels-two": "A"}
     assert {name: marked(name) for name in words} == words
 
 
