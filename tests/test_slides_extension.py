@@ -186,3 +186,19 @@ def test_what_is_not_there_is_a_warning_with_file_and_line(book, content, said):
 def test_notes_that_are_missing_and_minutes_that_do_not_add_up_are_warnings(book, content, minutes, said):
     _, warnings = build(book, with_content(content).replace("minutes: 5", f"minutes: {minutes}"))
     assert said in warnings
+
+
+LABORATORY = "Text.\n\n```{lattice-lab}\n:loss: ctc\n:node: NODE\n:brief:\n```"
+
+
+def test_a_laboratory_is_told_where_to_begin_and_what_to_leave_out(book):
+    soup, warnings = build(book, with_content(LABORATORY.replace("NODE", "0,1")))
+    laboratory, = soup.select(".lattice-lab")
+    assert not warnings
+    assert laboratory.attrs.items() >= {"data-loss": "ctc", "data-node": "0, 1", "data-brief": ""}.items()
+
+
+@pytest.mark.parametrize("node", ["1", "a, b", "0, -1", ""])
+def test_a_laboratory_has_no_such_node(book, node):
+    soup, warnings = build(book, with_content(LABORATORY.replace("NODE", node)))
+    assert "expected a frame and a place, such as 0, 1" in warnings and not soup.select(".lattice-lab")

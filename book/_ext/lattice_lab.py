@@ -1,8 +1,13 @@
 """The ``{lattice-lab}`` directive: a place on a page where the lattice laboratory unfolds. It computes nothing.
 
+``:node: 0, 1`` chooses the node (0, 1) to begin with; without it, the laboratory takes one that is in doubt. ``:brief:``
+keeps picture and scores, and leaves out what stands below them, so that a slide need not scroll.
+
 The scripts and the style sheet in ``book/_static`` are loaded by the pages that have one, and by no others. Without
 JavaScript, and in the PDF, a sentence stands there that says what the website shows.
 """
+
+import re
 
 from docutils import nodes
 from docutils.parsers.rst import directives
@@ -22,6 +27,14 @@ def one_of(*values):
     return convert
 
 
+def node(text):
+    """Its frame and its place, as the laboratory writes them."""
+    found = re.fullmatch(r"(\d+), *(\d+)", text or "")
+    if found is None:
+        raise ValueError("expected a frame and a place, such as 0, 1")
+    return f"{found[1]}, {found[2]}"
+
+
 class LatticeLab(SphinxDirective):
     option_spec = {
         "loss": one_of("ctc", "rnnt"),
@@ -32,11 +45,13 @@ class LatticeLab(SphinxDirective):
         "show": one_of("gamma", "alpha", "beta", "gradLogProbs", "gradLogits"),
         "lambda": directives.unchanged,
         "seed": directives.nonnegative_int,
+        "node": node,
+        "brief": directives.flag,
     }
 
     def run(self):
         number = self.env.new_serialno("lattice-lab") + 1
-        data = "".join(f' data-{name}="{value}"' for name, value in self.options.items())
+        data = "".join(f' data-{name}="{value or ""}"' for name, value in self.options.items())
         loss = {"ctc": "CTC", "rnnt": "RNN-T"}[self.options.get("loss", "rnnt")]
         text = f"On the website, with JavaScript, a laboratory stands here: a small {loss} lattice to play with."
         html = f'<div class="lattice-lab" id="lattice-lab-{number}"{data}><p>{text}</p></div>'

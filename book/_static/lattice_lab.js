@@ -137,7 +137,7 @@
         lambda: Number(given.lambda) || 0, show: given.show in SHOWN ? given.show : "gamma",
       };
       this.state.logits = preset(this.presetName, this.state, this.seed);
-      this.state.selected = inDoubt(this.state);
+      this.state.selected = named(this.state, given.node) ?? inDoubt(this.state);
       this.symbol = this.symbolOf(this.state.selected, M.BLANK);
       this.sweep = null; // number of steps made of a sweep that is being played; null: everything is shown
       this.path = null;
@@ -800,6 +800,15 @@
     if (x >= 0.995) return x.toFixed(x < 1.005 ? 0 : 1);
     if (x >= 0.005) return x.toFixed(2).replace(/^0/, "");
     return x.toExponential(0).replace("e-", "e−");
+  }
+
+  /* The node that a page asks for as "t, place"; undefined if it asks for none. */
+  function named(problem, text) {
+    if (text === undefined) return undefined;
+    const found = M.lattice(problem).nodes.findIndex((node) => node.name === `(${text})`);
+    if (found >= 0) return found;
+    console.error(`node = ${text}; expected a node of this lattice`);
+    return undefined;
   }
 
   /* The node whose occupancy is nearest to one half: there is most to see. */

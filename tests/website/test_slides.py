@@ -139,6 +139,18 @@ def test_axe_finds_nothing_on_any_slide(site, browser, name):
     assert not found, "\n".join(found)
 
 
+def test_a_brief_laboratory_has_nothing_to_scroll_to_and_opens_at_the_frame_of_its_question(site, browser):
+    tab = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
+    start(tab, "session_3", place="#/predict-then-drag")
+    lab = tab.locator(".lattice-lab[data-brief].lab-ready")
+    assert lab.evaluate("e => [e.scrollHeight - e.clientHeight, e.scrollWidth - e.clientWidth]") == [0, 0]
+    assert lab.locator("g[aria-pressed='true']").get_attribute("aria-label").startswith("node (0, 1): gradient")
+    assert lab.locator("caption:visible").all_inner_texts() == ["Scores of frame 0; drag them"]
+    low = "e => e.getBoundingClientRect().bottom"
+    assert lab.locator(".lab-editor").evaluate(low) < lab.evaluate(low) <= HEIGHT - EDGE
+    tab.close()
+
+
 def test_the_laboratory_works_and_has_its_keys(site, browser):
     tab = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
     start(tab, "session_3", place="#/predict-then-drag")
