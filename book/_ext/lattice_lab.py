@@ -1,7 +1,7 @@
 """The ``{lattice-lab}`` directive: a place on a page where the lattice laboratory unfolds. It computes nothing.
 
-``:node: 0, 1`` chooses the node (0, 1) to begin with; without it, the laboratory takes one that is in doubt. ``:brief:``
-keeps picture and scores, and leaves out what stands below them, so that a slide need not scroll.
+``:node: 0, 1`` chooses the node (0, 1) to begin with; without it, the laboratory takes one that is in doubt.
+``:brief:`` keeps picture and scores, and leaves out what stands below them, so that a slide need not scroll.
 
 The scripts and the style sheet in ``book/_static`` are loaded by the pages that have one, and by no others. Without
 JavaScript, and in the PDF, a sentence stands there that says what the website shows.
