@@ -1,8 +1,8 @@
 """Puts a question to somebody's code: calls it on each case, and takes down what came back. It judges nothing.
 
-This file, `calling.py`, `checking.py`, `encoding.py` and NumPy are all that is importable where submissions run. What
-is asked comes as data, and what is answered leaves as data, so that nothing which that code does to its process can
-change a mark.
+This file, `calibration.py`, `calling.py`, `checking.py`, `encoding.py` and NumPy are all that is importable where
+submissions run. What is asked comes as data, and what is answered leaves as data, so that nothing which that code does
+to its process can change a mark.
 """
 
 from __future__ import annotations
@@ -15,18 +15,21 @@ from time import thread_time  # this function, whatever a submission puts into i
 
 import numpy as np
 
+from .calibration import Used
 from .calling import Elsewhere
 from .encoding import decoded, encoded
 
 __all__ = ["PATIENCE", "SECONDS", "ask"]
 
-#: Processor time that one call may take. A busy machine does not change what that is.
+#: Processor time that one call may take, in seconds of the machine of `calibration.py`. A busy machine does not change
+#: what that is, nor does a slow one.
 SECONDS = 5.0
 #: Seconds on the clock that one call may take. Only what sleeps gets there, or waits for what never comes.
 PATIENCE = 120.0
 _PRINTED = 2_000  # characters of output that are kept
 _RUNNING, _WAITING = "still running after", "still waiting after"
 _TICK = 0.01  # seconds: timers of processor time need not be more exact
+_SAMPLE = 0.5  # seconds of processor time after which the machine's speed is looked at, and again
 
 
 class _TooLong(BaseException):
@@ -54,19 +57,20 @@ class _Printed(io.TextIOBase):
 def _at_most(seconds, patience):
     """Ends what takes more processor time in its thread, or more time on the clock, than it may.
 
-    Where signals can: in the main thread of a Unix process.
+    Where signals can: in the main thread of a Unix process. How much was used is looked at every half second, beside
+    what the machine takes for a fixed amount of work at that time.
     """
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield
         return
-    end, over = thread_time() + seconds, False
+    used, over = Used(thread_time, own=True), False
 
     def spent(*_):
         """The timer has counted all threads of the process, of which this is one."""
         if over:
             return
-        if (left := end - thread_time()) > 0:
-            signal.setitimer(signal.ITIMER_PROF, max(left, _TICK))
+        if (left := seconds - used()) > 0:
+            signal.setitimer(signal.ITIMER_PROF, min(max(left, _TICK), _SAMPLE))
         else:
             raise _TooLong(f"{_RUNNING} {seconds:g} s of processor time")
 
@@ -75,7 +79,7 @@ def _at_most(seconds, patience):
             raise _TooLong(f"{_WAITING} {patience:g} s")
 
     before = signal.signal(signal.SIGPROF, spent), signal.signal(signal.SIGALRM, slept)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_PROF, min(seconds, _SAMPLE))
     signal.setitimer(signal.ITIMER_REAL, patience)
     try:
         yield

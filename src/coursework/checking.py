@@ -1,7 +1,9 @@
 """``check``, the last cell of every question: at home it judges, where submissions are graded it only asks. ``facts``.
 
 At home the right answers are at hand, and a student reads at once what is wrong. The grader runs the same cell in a
-process that has none of them: it finds the cases in a file, and leaves the answers in the cell's output.
+process that has none of them: it finds the cases in a file, and leaves the answers in the cell's output. That process
+has not all that a notebook has, so what would earn points at home is run once more in one like it (`at_home.py`), and
+earns what it earns there.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ def check(assignment, name, answer, variant=0):
     Returns
     -------
     float or None
-        The points; None where the grader asks.
+        The points; None where the grader asks. In a notebook they are those of a run apart from it.
 
     Raises
     ------
@@ -55,6 +57,7 @@ def check(assignment, name, answer, variant=0):
 
         publish_display_data({ANSWERS: {"name": name, "answers": ask(answer, _given(name)["cases"])}})
         return None
+    from .at_home import as_graded
     from .effort import measured_here
     from .questions import find
     from .verdicts import judge
@@ -63,7 +66,8 @@ def check(assignment, name, answer, variant=0):
     cases = question.drawn(variant)
     verdict = judge(question, cases, ask(answer, [case.as_data() for case in cases]),
                     lambda: measured_here(question.effort, cases, answer))
-    print(verdict)
+    verdict, said = as_graded(verdict, assignment, question, variant)
+    print(verdict, *said, sep="\n")
     return verdict.points
 
 
@@ -84,3 +88,9 @@ def facts(assignment, name, variant=0) -> dict:
 
 def _given(name):
     return json.loads(Path(os.environ[INPUTS]).read_text(encoding="utf-8"))[name]
+
+
+if INPUTS not in os.environ:  # at home: cells are remembered from here on
+    from .session import here
+
+    here()

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from .course_secret import secret_of
 from .questions import ASSIGNMENTS, FILES
+from .receipts import notes_on as receipt_notes
 from .release import NAME, for_student, prove, read, variant_of
 from .verdicts import Verdict
 
@@ -173,6 +174,7 @@ class Course:
         none = [Verdict(question.name, 0.0, question.total, ("It could not be run.",))
                 for question in ASSIGNMENTS[assignment].values()]
         verdicts, fences = Referee.kept.get((assignment, student), (none, []))
+        notes += receipt_notes(folder, assignment, variant_of(student), Referee.visible.get((assignment, student), {}))
         return Result(student, variant_of(student), verdicts, notes, fences, time.perf_counter() - begin)
 
     def _write(self, assignment, results):

@@ -23,13 +23,14 @@ from nbgrader.utils import is_grade
 from traitlets import Float, Int, Unicode
 from traitlets.config import Config
 
-from reference_impl.conformance import encoding
-
+from .apart import SHIPPED
+from .calibration import allowed
 from .checking import ANSWERS, INPUTS
 from .effort import Meter, share, slow_seconds
 from .oracle import Oracle
 from .questions import ASSIGNMENTS, FILES
 from .questions.question import Faster
+from .receipts import on_visible
 from .release import number_of, variant_of
 from .verdicts import Verdict, judge
 from .watching import Watch
@@ -43,9 +44,6 @@ _STUCK = "It ran for too long and could not be stopped: look for a loop that doe
 _INTERRUPTED = "CellTimeoutError"
 _TOO_LONG = ("A cell ran for too long: look for a loop that does not end, or for something that it waits for and that "
              "never comes.")
-#: What the submission's process may import of this package.
-_SHIPPED = {**{name: _PACKAGE / name for name in ("__init__.py", "asking.py", "calling.py", "checking.py")},
-            "encoding.py": Path(encoding.__file__)}
 
 
 class SandboxedExecute(Execute):
@@ -122,7 +120,7 @@ class SandboxedExecute(Execute):
         library, runtime = scratch / "library", folder / ".runtime"
         (library / "coursework").mkdir(parents=True)
         runtime.mkdir(parents=True)
-        for name, source in _SHIPPED.items():
+        for name, source in SHIPPED.items():
             (library / "coursework" / name).write_bytes(source.read_bytes())
         self._inputs = scratch / "inputs.json"
         self._asked = {
@@ -131,7 +129,7 @@ class SandboxedExecute(Execute):
         }
         self._tell()
         command = [sys.executable, "-I", str(_PACKAGE / "sandbox.py"), str(library), str(self.address_space),
-                   str(self.processor_seconds), str(scratch / "fences"), "-f", "{connection_file}"]
+                   str(allowed(self.processor_seconds)), str(scratch / "fences"), "-f", "{connection_file}"]
         surroundings = {INPUTS: str(self._inputs), "HOME": str(folder), "TMPDIR": str(folder),
                         "IPYTHONDIR": str(folder), "JUPYTER_RUNTIME_DIR": str(runtime),
                         "OPENBLAS_NUM_THREADS": "1", "MPLBACKEND": "agg"}
@@ -158,9 +156,13 @@ class Referee(NbGraderPreprocessor):
 
     #: (assignment, student): verdicts, and the fences that stood.
     kept: ClassVar[dict] = {}
+    #: (assignment, student): points on the visible numbers, by question, for the receipt.
+    visible: ClassVar[dict] = {}
 
     def preprocess(self, nb, resources):
-        questions, drawn = ASSIGNMENTS[resources["nbgrader"]["assignment"]], resources["coursework_cases"]
+        given = resources["nbgrader"]
+        questions, drawn = ASSIGNMENTS[given["assignment"]], resources["coursework_cases"]
+        visible = self.visible[given["assignment"], given["student"]] = dict.fromkeys(questions, 0.0)
         end, first_error = resources.get("coursework_end", ""), None
         verdicts = []
         for cell in nb.cells:
@@ -174,12 +176,13 @@ class Referee(NbGraderPreprocessor):
                 verdict = Verdict(question.name, 0.0, question.total, (_why(error, first_error, end),))
             else:
                 verdict = judge(question, drawn[question.name], answers, partial(_found, question, drawn, spent))
+                visible[question.name] = on_visible(question, drawn[question.name], answers,
+                                                    variant_of(given["student"]))
                 if first_error is not None and verdict.findings == (question.absent,):
                     verdict = replace(verdict, findings=(question.absent, _why(first_error, None, end)))
             verdicts.append(verdict)
             cell.outputs = [new_output("stream", name="stdout", text=f"{verdict}\n"),
                             new_output("execute_result", {"text/plain": str(verdict.points)}, execution_count=1)]
-        given = resources["nbgrader"]
         self.kept[given["assignment"], given["student"]] = verdicts, resources["coursework_fences"]
         return nb, resources
 

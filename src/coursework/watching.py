@@ -1,7 +1,8 @@
 """Ends a cell of a submission that takes too much processor time, or sleeps for too long; seen from another process.
 
-How busy the machine is does not change what a cell may take: that is counted in the submission's own processor time.
-The clock on the wall ends only what does not use any, and waits for what never comes.
+How busy the machine is, or how slow, does not change what a cell may take: that is counted in the submission's own
+processor time, as `calibration.py` weighs it. The clock on the wall ends only what does not use any, and waits for what
+never comes.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import signal
 import threading
 import time
 
+from .calibration import Used
 from .effort import clock_of
 
 __all__ = ["Watch"]
@@ -30,7 +32,7 @@ class Watch:
     ----------
     process : subprocess.Popen
     seconds : float
-        Processor time that the cell may take.
+        Processor time that the cell may take, in seconds of the machine of `calibration.py`.
     patience : float
         Seconds on the clock that it may take; only what sleeps gets there.
 
@@ -66,10 +68,12 @@ class Watch:
     def _takes_all_of(self, seconds, patience):
         """Wait until the cell has taken either of these; False if it ends before."""
         try:
-            spent, end = self._clock() + seconds, time.monotonic() + patience
+            used, begin, end = Used(self._clock), self._clock(), time.monotonic() + patience
             while not self._over.wait(_GLANCE):
-                if self._clock() >= spent or time.monotonic() >= end:
+                # no machine is faster than that of the limits: until then there is nothing to weigh
+                if self._clock() - begin >= seconds and used() >= seconds or time.monotonic() >= end:
                     return True
+                used(at_once=False)
         except OSError:  # the process has ended
             pass
         return False

@@ -1,0 +1,86 @@
+"""What an answer that earns points in a notebook earns where it is graded: `check` asks that at home. It grades nobody.
+
+The cells that were run in the notebook are run once more, in a process that has what the grader's has (`apart.py`).
+"""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+from .apart import Apart, NotApart
+from .oracle import Oracle
+from .questions import ASSIGNMENTS, FILES
+from .session import here
+from .verdicts import Verdict, judge
+
+__all__ = ["ONLY", "SAME", "as_graded", "oracle_in", "why"]
+
+#: What is said if it makes no difference.
+SAME = "  Run apart from this notebook, with what is there where it is graded: the same."
+#: What is there where it is graded.
+ONLY = "Where it is graded there are only Python's own modules and NumPy, no network, no other files and programs."
+_HERE = "In this notebook it earns {points:g} of {total:g}; run apart, as it is graded, it does not. {only}"
+_NOT_RUN = "  It could not be run apart, as it is graded ({why}); there it may earn less."
+
+
+def as_graded(verdict, assignment, question, variant) -> tuple[Verdict, list[str]]:
+    """The verdict on a run apart, and lines that say so; the one that is given, where nothing can be run or lost."""
+    session = here()
+    if session is None or not verdict.points:
+        return verdict, []
+    files = {name: Path(name) for name in FILES.get(assignment, ()) if Path(name).is_file()}
+    try:
+        with Apart(files=files) as apart:
+            found = _judged(apart, session.now(), assignment, question, variant)
+    except (NotApart, OSError) as fault:
+        return verdict, [_NOT_RUN.format(why=str(fault)[:200])]
+    if found.points >= verdict.points:  # what is measured is measured in this notebook, and not there
+        return verdict, [SAME]
+    said = _HERE.format(points=verdict.points, total=verdict.total, only=ONLY)
+    return replace(found, findings=(*found.findings, said)), []
+
+
+def _judged(apart, cells, assignment, question, variant):
+    """The verdict on the answers to one question, after all these cells."""
+    cases, oracle = question.drawn(variant), oracle_in(apart.folder)
+    asked = [case.as_data(oracle.hand_out) for case in cases]
+    apart.tell({each.name: {"cases": asked if each is question else [], "facts": dict(each.drawn(variant)[0].facts)}
+                for each in ASSIGNMENTS[assignment].values()})
+    errors, ran = [], None
+    with oracle:
+        for cell in cells:
+            try:
+                ran = apart.run(cell)
+            except EOFError as end:
+                return Verdict(question.name, 0.0, question.total, (str(end),))
+            if ran.error or ran.interrupted:
+                errors.append(ran)
+    if question.name not in ran.answers:
+        return Verdict(question.name, 0.0, question.total, (why(errors),))
+    return judge(question, cases, ran.answers[question.name])
+
+
+def oracle_in(folder) -> Oracle:
+    """Where functions answer that a student's code may call and not see.
+
+    Raises
+    ------
+    NotApart
+        If the system has no sockets of files.
+    """
+    if not hasattr(socket, "AF_UNIX"):
+        raise NotApart("this system has no sockets of files")
+    return Oracle(folder / ".oracle")
+
+
+def why(errors) -> str:
+    """Why there is no answer, as a sentence: the first error, if the last is only that something is not defined."""
+    if not errors:
+        return "There is no answer."
+    last = errors[-1]
+    cause = errors[0] if last.error and last.error[0] == "NameError" else last
+    if cause.interrupted:
+        return "A cell ran for too long."
+    return ": ".join(filter(None, cause.error))[:500]

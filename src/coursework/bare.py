@@ -1,0 +1,183 @@
+"""The process in which a student's cells run apart, at home: with Python's own modules and NumPy. It knows no answers.
+
+    python -I bare.py OPTIONS
+
+OPTIONS is a JSON file that `apart.py` writes. What a submission cannot have or do where it is graded is refused here in
+the same way, on every system: other modules, files elsewhere, other processes, the network. That keeps no attacker out,
+as fences do; it is there so that a student sees at home what the grader will see. Cells come in as lines of JSON, and
+what became of them goes out in the same way.
+"""
+
+import errno
+import json
+import os
+import signal
+import sys
+
+#: Media type of the answers in a cell's output; `checking.ANSWERS`, which is not importable yet where it is needed.
+_ANSWERS = "application/vnd.coursework.answers+json"
+_STARTS_A_PROCESS = ("subprocess.Popen", "os.system", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn",
+                     "os.startfile", "pty.spawn")
+_SPEAKS = ("socket.bind", "socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto")
+_LISTS = ("os.listdir", "os.scandir")
+_CHANGES = ("os.chmod", "os.chown", "os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink",
+            "os.truncate", "os.utime", "shutil.rmtree")
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+
+class OnlyThese:
+    """An importer that finds nothing, and refuses modules that are there at home and not where is graded.
+
+    What lies in the working folder may be imported: the student's cells have written it.
+    """
+
+    def __init__(self, names):
+        self._names = {*names, *sys.stdlib_module_names, *sys.builtin_module_names}
+
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        if top not in self._names and not any(os.path.exists(own) for own in (f"{top}.py", top)):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+class Refusals:
+    """An audit hook: raises what the system raises where submissions are graded.
+
+    Parameters
+    ----------
+    readable, writable : lists of paths
+        Of folders and files; everything in a folder.
+    """
+
+    def __init__(self, readable, writable):
+        self._writable = [os.path.realpath(path) for path in writable]
+        self._readable = [*(os.path.realpath(path) for path in readable), *self._writable]
+
+    def __call__(self, event, arguments):
+        if event == "open":
+            path, _, flags = arguments
+            self._look(path, self._writable if (flags or 0) & _WRITING else self._readable)
+        elif event in _STARTS_A_PROCESS:
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+        elif event in _SPEAKS:
+            self._listen(event, arguments)
+        elif event in _LISTS:
+            self._look(arguments[0], self._readable)
+        elif event in _CHANGES:
+            for path in arguments:
+                if isinstance(path, (str, bytes)):
+                    self._look(path, self._writable)
+        elif event == "os.kill" and arguments[0] != os.getpid():
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    def _look(self, path, allowed):
+        if path is None:
+            path = "."
+        if isinstance(path, int):  # a file that is open already
+            return
+        there = os.path.realpath(os.fsdecode(path))
+        if not any(there == each or there.startswith(each.rstrip(os.sep) + os.sep) for each in allowed):
+            raise PermissionError(errno.EACCES, "Permission denied", os.fsdecode(path))
+
+    def _listen(self, event, arguments):
+        """Sockets in a file of the working folder are for functions that can be called and not seen."""
+        address = arguments[-1] if event in ("socket.bind", "socket.connect", "socket.sendto") else None
+        if isinstance(address, (str, bytes)):
+            self._look(address, self._writable)
+        else:
+            raise OSError(errno.ENETUNREACH, "Network is unreachable")
+
+
+class Cells:
+    """Runs cells, and says what became of them.
+
+    Parameters
+    ----------
+    shell : InteractiveShell
+    """
+
+    def __init__(self, shell):
+        self._shell, self._running = shell, False
+        signal.signal(signal.SIGINT, self._interrupted)
+
+    def _interrupted(self, *_):
+        if self._running:  # else the cell that was meant has come to its end
+            raise KeyboardInterrupt
+
+    def run(self, text):
+        """``{"answers": list of what was answered, "error": [name, value] or None}``"""
+        self._shell.display_pub.outputs = []
+        try:
+            self._running = True
+            result = self._shell.run_cell(text, store_history=True)
+            self._running = False
+            error = result.error_before_exec or result.error_in_exec
+        except KeyboardInterrupt as interrupted:  # between IPython's lines
+            error = interrupted
+        self._running = False
+        answers = [output["data"][_ANSWERS] for output in self._shell.display_pub.outputs if _ANSWERS in output["data"]]
+        return {"answers": answers, "error": error and [type(error).__name__, _text(error)]}
+
+
+def _text(error):
+    try:
+        return str(error)[:500]
+    except Exception:  # somebody's own class
+        return ""
+
+
+def _shell():
+    """IPython without a terminal, a history and colours; what is displayed is kept."""
+    from IPython.core.displaypub import CapturingDisplayPublisher
+    from IPython.core.interactiveshell import InteractiveShell
+    from traitlets import Type
+    from traitlets.config import Config
+
+    class Shell(InteractiveShell):
+        display_pub_class = Type(CapturingDisplayPublisher)
+
+    settings = Config({"HistoryManager": {"enabled": False}, "InteractiveShell": {"colors": "nocolor"}})
+    return Shell.instance(config=settings)
+
+
+def _raise_fences(options):
+    """Those of the sandbox that this system has, around this process; the names of the ones that stand."""
+    sys.path.insert(0, os.path.dirname(options["sandbox"]))
+    import ctypes
+
+    import sandbox
+
+    sys.path.pop(0)
+    del sys.modules["sandbox"]
+    libc = ctypes.CDLL(None, use_errno=True)
+    sandbox.limit(options["address_space"], options["seconds"])
+    stands = (True, True, sandbox.leave_the_network(libc),
+              sandbox.leave_the_files(libc, [*options["readable"], *sandbox._SYSTEM],
+                                      [*options["writable"], sandbox._SHARED_MEMORY]),
+              sandbox.stay_one_process(libc))
+    return [name for name, stood in zip(sandbox.FENCES, stands, strict=True) if stood]
+
+
+def main():
+    with open(sys.argv[1], encoding="utf-8") as file:
+        options = json.load(file)
+    told, said = os.dup(0), os.dup(1)  # from here on, what cells print or read goes nowhere
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, 0)
+    os.dup2(nowhere, 1)
+    sys.path[:0] = [options["library"], ""]
+    import numpy  # noqa: F401  (before anything is refused: both import much)
+
+    cells = Cells(_shell())
+    stands = _raise_fences(options) if options["sandbox"] else []
+    sys.meta_path.insert(0, OnlyThese(options["modules"]))
+    with open(told, encoding="utf-8") as lines, open(said, "w", encoding="utf-8") as out:
+        sys.addaudithook(Refusals(options["readable"], options["writable"]))
+        print(json.dumps({"stands": stands}), file=out, flush=True)
+        os.dup2(nowhere, 2)
+        for line in lines:
+            print(json.dumps(cells.run(json.loads(line)["cell"])), file=out, flush=True)
+
+
+if __name__ == "__main__":
+    main()
