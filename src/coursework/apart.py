@@ -1,4 +1,4 @@
-"""Runs a student's cells apart from their notebook, in the process of `bare.py`, as `check` does at home. It judges nothing.
+"""Runs a student's cells apart from their notebook, in the process of `bare.py`: `check` does so at home. No judge.
 
 Where submissions are graded there are only Python's own modules and NumPy, since a library that computes these losses
 would answer for the student. At home there is more; so what works in a notebook may fail where it is graded. Here

@@ -20,6 +20,7 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import class_report
 from .course_secret import secret_of
 from .questions import ASSIGNMENTS, FILES
 from .receipts import notes_on as receipt_notes
@@ -141,6 +142,7 @@ class Course:
                              f"one for each student{', not ' + repr(odd[0]) if odd else ''}")
         results = [self._graded(assignment, name, Path(submissions) / name, released) for name in students]
         self._write(assignment, results)
+        class_report.write(self.folder, assignment, results)
         return results
 
     def export(self) -> Path:
@@ -306,6 +308,7 @@ def main():
     fences = set(results[0].fences).intersection(*(result.fences for result in results))
     print("fences that stood around every submission:", ", ".join(sorted(fences)) or "none")
     print("reports and feedback:", given.out / "reports" / assignment, "and", given.out / "feedback")
+    print("the class:", given.out / "class" / f"{assignment}.html")
     print("gradebook:", course.export())
 
 
