@@ -19,7 +19,7 @@ export IPYTHONDIR := $(CURDIR)/.venv/ipython
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book slides pdf pdf-packages offline onefile test test-slow test-course test-all test-exhaustive site-test serve assignments grade check-submission instructor lab bench accuracy conformance variants times claims vectors gpu kernels screenshots drift repository lint clean FORCE
+.PHONY: help book slides pdf pdf-packages offline onefile test test-slow test-course test-all test-exhaustive site-test serve assignments grade check-submission quizzes instructor lab bench accuracy conformance variants times claims vectors gpu kernels screenshots drift repository lint clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -88,6 +88,9 @@ assignments: .venv-course/ready  ## make the students' versions of the assignmen
 grade: .venv-course/ready  ## grade a folder of submissions, SUBMISSIONS=folder, ASSIGNMENT=name if there are several; see course/README.md
 	@test -n "$(SUBMISSIONS)" || { echo "Which ones? make grade SUBMISSIONS=folder" >&2; exit 1; }
 	@$(COURSE) -m coursework.grading "$(SUBMISSIONS)" $(if $(ASSIGNMENT),--assignment "$(ASSIGNMENT)")
+
+quizzes: book .venv-course/ready  ## write the quizzes as Moodle XML into _course, formulas as TeX
+	@$(COURSE) -m coursework.quiz_export
 
 check-submission: .venv/reader  ## for students: run NOTEBOOK=file as it is graded, and write a receipt to hand in with it
 	@test -n "$(NOTEBOOK)" || { echo "Which one? make check-submission NOTEBOOK=notebooks/1_ctc_alpha.ipynb" >&2; exit 1; }

@@ -37,7 +37,7 @@ def apart(request):
 @pytest.mark.parametrize("cell", [
     "import numpy as np\nnp.linalg.svd(np.eye(3))", "import math, json, threading, sqlite3", "import scipy_is_no_such",
     "from IPython.display import display\ndisplay(3)", "%timeit -n 1 -r 1 1 + 1", "open('own.txt', 'w').write('3')",
-    "%%writefile own.py\nx = 3", "import own\nassert own.x == 3", "print('a' * 10**6)",
+    "%%writefile own.py\nx = 3", "assert open('own.txt').read() == '3'", "print('a' * 10**6)",
     "import threading\nthread = threading.Thread(target=print)\nthread.start()\nthread.join()",
 ])
 def test_what_is_there(apart, cell):
@@ -188,7 +188,8 @@ ABOVE = {
     "program": ("import subprocess\nsubprocess.run(['true'])\n", 2),
     "file": (f"open({str(Path(__file__))!r})\n", 2),
     "tries-torch": ("try:\n    import torch\nexcept ImportError:\n    torch = None\n", 10),
-    "own-module": ("from pathlib import Path\nPath('own.py').write_text('x = 1')\nimport own\n", 10),
+    "own-file": ("from pathlib import Path\nPath('own.txt').write_text('x = 1')\n", 10),
+    "own-module": ("from pathlib import Path\nPath('own.py').write_text('x = 1')\nimport own\n", 2),
     "numpy": ("import numpy.linalg\n", 10),
     "leaves": ("import sys\nsys.exit()\n", 2),
     "asks": ("input('which? ')\n", 2),
@@ -204,7 +205,7 @@ def with_lines(lines):
 
 def said_at_home(notebook):
     """What the checks of a notebook print when it is run from top to bottom, as a student runs it."""
-    notebook = nbformat.from_dict(notebook)
+    notebook = nbformat.reads(json.dumps(notebook), as_version=4)
     client = NotebookClient(notebook, timeout=None, startup_timeout=600, iopub_timeout=60, allow_errors=True,
                             extra_arguments=["--IPKernelApp.log_level=ERROR"])
     client.execute(env={**os.environ, "PYTHONPATH": str(ROOT / "src")})

@@ -1,4 +1,4 @@
-"""A made-up class of twenty, graded: its report says what they got wrong. What is counted how is `test_class_report.py`'s."""
+"""A made-up class of twenty, graded: its report says what they got wrong. `test_class_report.py` has the counting."""
 
 import json
 

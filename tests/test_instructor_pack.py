@@ -69,7 +69,8 @@ def files(course_python, site, once):
 
 
 def test_contents(files):
-    expected = {"START_HERE.html", "rubric.html", "key_of_assignments.html", "key_of_quizzes.html"}
+    expected = {"START_HERE.html", "rubric.html", "key_of_assignments.html", "key_of_quizzes.html",
+                "quizzes_moodle.xml"}
     for name in ASSIGNMENTS:
         expected |= {f"solutions/{name}.ipynb", f"solutions/{name}.html"}
         expected |= {f"assignments/{student}/{name}.ipynb" for student in STUDENTS}

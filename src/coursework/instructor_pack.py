@@ -25,6 +25,7 @@ from .grading import SOURCES, Course
 from .handing_out import names
 from .pages import of_markdown, of_notebook, page
 from .questions import ASSIGNMENTS
+from .quiz_export import moodle_xml, quizzes_of
 from .release import variant_of
 
 __all__ = ["START", "key_of_quizzes", "key_of_values", "pack", "rubric", "solved"]
@@ -131,6 +132,7 @@ def pack(site, out, students=()) -> Path:
     files["rubric.html"] = of_markdown(rubric(), "Rubric").encode()
     files["key_of_assignments.html"] = of_markdown(key_of_values(students), "Key of the assignments").encode()
     files["key_of_quizzes.html"] = page(key_of_quizzes(site), "Key of the quizzes").encode()
+    files["quizzes_moodle.xml"] = moodle_xml(quizzes_of(site))
     target = out / "instructor_pack.zip"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():
