@@ -203,11 +203,12 @@ def with_lines(lines):
     return notebook
 
 
-def said_at_home(notebook):
+def said_at_home(notebook, folder):
     """What the checks of a notebook print when it is run from top to bottom, as a student runs it."""
     notebook = nbformat.reads(json.dumps(notebook), as_version=4)
     client = NotebookClient(notebook, timeout=None, startup_timeout=600, iopub_timeout=60, allow_errors=True,
-                            extra_arguments=["--IPKernelApp.log_level=ERROR"])
+                            extra_arguments=["--IPKernelApp.log_level=ERROR"],
+                            resources={"metadata": {"path": str(folder)}})
     client.execute(env={**os.environ, "PYTHONPATH": str(ROOT / "src")})
     return "".join(output.get("text", "") for cell in notebook.cells if cell.cell_type == "code"
                    for output in cell.outputs)
@@ -240,12 +241,12 @@ def graded(once, course_python):
 
 
 @pytest.mark.parametrize("name", ABOVE)
-def test_home_and_grade_agree(graded, name):
+def test_home_and_grade_agree(graded, tmp_path, name):
     lines, points = ABOVE[name]
     before, report = graded[name]
     assert report.startswith(f"# {name}: {points:g} of 10 points"), report
     assert f"1_ctc_alpha: {points:g} of 10 points on the visible numbers" in before
-    assert points_in(said_at_home(with_lines(lines))) == points
+    assert points_in(said_at_home(with_lines(lines), tmp_path)) == points
     assert "The receipt of" in report and "agrees: the same code, and the same points" in report
 
 

@@ -1,4 +1,4 @@
-"""The quizzes as Moodle XML, made of a small site and read back. All of them: tests/website/test_exported_quizzes.py."""
+"""The quizzes as Moodle XML, made of a small site and read back. The book's: tests/website/test_exported_quizzes.py."""
 
 from xml.etree import ElementTree
 

@@ -26,7 +26,7 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 class OnlyThese:
-    """An importer that finds nothing, and refuses modules that are there at home and not where submissions are graded."""
+    """An importer that finds nothing, and refuses what is there at home and not where submissions are graded."""
 
     def __init__(self, names):
         self._names = {*names, *sys.stdlib_module_names, *sys.builtin_module_names}

@@ -47,7 +47,7 @@ class Used:
         If the clock is that of the thread that looks at it, which also does the work of the calibration: then that does
         not count.
     measure : callable
-        What says how slow the machine is.
+        What says how slow the machine is, if not :func:`slowness`.
 
     Examples
     --------
@@ -57,8 +57,8 @@ class Used:
     (1.5, 2.5)
     """
 
-    def __init__(self, clock, *, own=False, measure=slowness):
-        self._clock, self._own, self._measure = clock, own, measure
+    def __init__(self, clock, *, own=False, measure=None):
+        self._clock, self._own, self._measure = clock, own, measure or slowness
         self._last, self._sum = clock(), 0.0
 
     def __call__(self, *, at_once=True):
