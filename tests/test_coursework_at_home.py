@@ -12,10 +12,11 @@ import pytest
 from nbclient import NotebookClient
 from test_coursework import HANGS, ROOT, run_course, source
 
-from coursework import at_home, check
+from coursework import at_home, bare, check
 from coursework.apart import LIMITS, Apart, NotApart
 from coursework.asking import ask
 from coursework.at_home import ONLY, SAME, as_graded, why
+from coursework.checking import ANSWERS
 from coursework.handing_in import NotChecked, check_notebook
 from coursework.questions import ASSIGNMENTS, find
 from coursework.release import variant_of
@@ -248,6 +249,10 @@ def test_home_and_grade_agree(graded, tmp_path, name):
     assert f"1_ctc_alpha: {points:g} of 10 points on the visible numbers" in before
     assert points_in(said_at_home(with_lines(lines), tmp_path)) == points
     assert "The receipt of" in report and "agrees: the same code, and the same points" in report
+
+
+def test_answers_go_by_one_name():
+    assert bare._ANSWERS == ANSWERS
 
 
 def test_the_limits_are_those_of_the_grader(course_python):

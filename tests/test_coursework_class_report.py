@@ -63,7 +63,7 @@ def test_a_class_of_twenty(class_):
                  "As many as if no two labels were equal; the blank between equal labels costs a frame."] == 2
     assert found["extended_target", "The last blank is missing."] == 2
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in questions.splitlines() if line[:2] == "| "]
-    items = {row[0]: row[1:] for row in rows if row[0] != "question"}
+    items = {row[0]: row[1:] for row in rows if row[0] not in ("question", "---")}
     assert list(items) == ["number_of_alignments", "extended_target", "log_alpha", "loss"]
     assert all(-1 <= float(row[4].replace("–", "0")) <= 1 for row in items.values())
     assert items["number_of_alignments"][2] == "17" and items["number_of_alignments"][3] == "3"

@@ -23,8 +23,8 @@ from pathlib import Path
 
 from reference_impl.conformance import encoding
 
+from .asking import INPUTS
 from .calibration import allowed
-from .checking import INPUTS
 from .watching import Watch
 
 __all__ = ["LIMITS", "MODULES", "SHIPPED", "Apart", "NotApart", "Ran"]

@@ -19,8 +19,10 @@ from .calibration import Used
 from .calling import Elsewhere
 from .encoding import decoded, encoded
 
-__all__ = ["PATIENCE", "SECONDS", "ask"]
+__all__ = ["INPUTS", "PATIENCE", "SECONDS", "ask"]
 
+#: Environment variable with the file of cases, where answers are only taken down.
+INPUTS = "COURSEWORK_INPUTS"
 #: Processor time that one call may take, in seconds of the machine of `calibration.py`. A busy machine does not change
 #: what that is, nor does a slow one.
 SECONDS = 5.0

@@ -12,12 +12,10 @@ import json
 import os
 from pathlib import Path
 
-from .asking import ask
+from .asking import INPUTS, ask
 
 __all__ = ["ANSWERS", "INPUTS", "check", "facts"]
 
-#: Environment variable with the file of cases, set by the grader.
-INPUTS = "COURSEWORK_INPUTS"
 #: Media type of the answers in a cell's output.
 ANSWERS = "application/vnd.coursework.answers+json"
 
