@@ -25,6 +25,8 @@ _TABLE, _MISCONCEPTIONS = _ROOT / "course" / "treated_in.toml", _ROOT / "book" /
 _MOST = 3
 #: Students below which a correlation says nothing.
 FEWEST = 5
+#: A negative correlation is spoken about from here on down; nearer to 0 it is easily chance.
+_BACKWARD = -0.2
 #: What is no named mistake, by what its sentence looks like. The first that fits.
 _KINDS = (
     (r"NotImplementedError", "Nothing was written there."),
@@ -45,11 +47,12 @@ _BESIDES = re.compile(r"right$|.*; asked for: at (least|most) ", re.S)
 
 @dataclass(frozen=True)
 class Place:
-    """Where something is treated: a slide, a section of a chapter, and what to ask the class."""
+    """Where something is treated: a slide, a section of a chapter, what to ask the class, and the answer in numbers."""
 
     slide: str
     section: str
     say: str
+    numbers: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ class Item:
             return "everybody has it"
         if self.nothing == students:
             return "nobody has it: read the question again"
-        if self.discrimination is not None and self.discrimination < 0:
+        if self.discrimination is not None and self.discrimination <= _BACKWARD:
             return "those who have the others miss it: read the question again"
         return ""
 
@@ -105,7 +108,7 @@ class Report:
                        for name in ASSIGNMENTS[assignment]}
         self.items = [self._item(name, verdicts) for name, verdicts in by_question.items()] if graded else []
         self.found = self._found(by_question)
-        self.notes = Counter(re.sub(r"\d+|'.*?'", "...", note) for result in results for note in set(result.notes))
+        self.notes = Counter(re.sub(r"\b\d+\b|'.*?'", "...", note) for result in results for note in set(result.notes))
 
     def _item(self, name, verdicts):
         points, total = np.array([verdict.points for verdict in verdicts]), verdicts[0].total
@@ -126,8 +129,8 @@ class Report:
         if not self.students:
             return "\n".join([*lines, "Nothing was graded.", ""])
         low, middle, high = np.percentile(self.points, [0, 50, 100])
-        lines += [f"{self.students} graded: {low:g} to {high:g} of {self.total:g} points, half of them above "
-                  f"{middle:g}, {np.mean(self.points):.1f} on the average."
+        lines += [f"{self.students} graded: {low:g} to {high:g} of {self.total:g} points, median {middle:g}, mean "
+                  f"{np.mean(self.points):.1f}."
                   + (f" {self.not_graded} not graded." if self.not_graded else ""), ""]
         lines += ["## What to say next session", "", *self._to_say(), "## Findings", "", *self._findings(),
                   "## Questions", "", *self._questions()]
@@ -142,8 +145,10 @@ class Report:
             if each.students > 1 and each.place not in places and len(places) < _MOST:
                 places.append(each.place)
                 lines += [f"{len(places)}. **{each.text}** {each.students} of {self.students}, in *{each.question}*.",
-                          f"   Ask: {each.place.say}", f"   Slide *{_title(each.place.slide)}*, "
-                          f"section *{_title(each.place.section)}* of chapter {_owner(each.place.section)}.", ""]
+                          f"   Ask: {each.place.say}",
+                          *([f"   In numbers: {each.place.numbers}"] if each.place.numbers else []),
+                          f"   Slide *{_title(each.place.slide)}* of {_owner(each.place.slide)}, section "
+                          f"*{_title(each.place.section)}* of chapter {_owner(each.place.section)}.", ""]
         return lines or ["No two students have the same finding.", ""]
 
     def _findings(self):
@@ -207,9 +212,10 @@ def treated() -> dict:
 
 @cache
 def asks() -> dict:
-    """The question to ask about each misconception, by its label."""
-    text = _MISCONCEPTIONS.read_text(encoding="utf-8")
-    return dict(re.findall(r"^\((mis-[\w-]+)\)=\n### .*\n\n- \*\*Ask\.\*\* (.*)$", text, re.M))
+    """The question to ask about each misconception, and the answer in numbers, by its label."""
+    text = re.sub(r"\{named\}`(.*?)`", r"\1", _MISCONCEPTIONS.read_text(encoding="utf-8"))
+    pattern = r"^\((mis-[\w-]+)\)=\n### .*\n\n- \*\*Ask\.\*\* (.*)\n- \*\*In numbers\.\*\* (.*)$"
+    return {label: (ask, numbers) for label, ask, numbers in re.findall(pattern, text, re.M)}
 
 
 def place_of(assignment, name, finding) -> Place:
@@ -221,7 +227,8 @@ def place_of(assignment, name, finding) -> Place:
 
 
 def _place(entry):
-    return Place(entry["slide"], entry["section"], entry.get("say") or asks()[entry["misconception"]])
+    say = (entry["say"],) if "say" in entry else asks()[entry["misconception"]]
+    return Place(entry["slide"], entry["section"], *say)
 
 
 def _title(place):
