@@ -113,6 +113,8 @@ _STDOUT, _STDERR = 1, 2  # unistd.h
 
 def be_the_kernel(options):
     """The sockets through which it is spoken to were opened by the grader: here none can be."""
+    import tempfile
+
     import zmq
     from ipykernel import iostream, kernelapp
     from IPython.core import interactiveshell
@@ -125,6 +127,7 @@ def be_the_kernel(options):
     def thread(*arguments, pipe, **named):
         return iostream.IOPubThread(*arguments, pipe=False, **named)  # the pipe for other processes is a socket
 
+    tempfile.tempdir = options["folder"]  # it is asked for at every cell, and must not be looked for by writing
     interactiveshell.get_ipython_dir = lambda: options["ipython"]  # though it cannot be written
     kernelapp.IOPubThread = thread
     kernelapp.IPKernelApp._try_bind_socket = bind
