@@ -4,6 +4,7 @@
 stopped. It is imported where submissions run, so it needs nothing but Python.
 """
 
+import _thread
 import contextlib
 import ctypes
 import errno
@@ -114,15 +115,15 @@ def spawn_a_program(aim):
 def start_threads(aim):
     """So many that the machine would feel it."""
     threading.stack_size(2**16)
-    over, count = threading.Event(), 0
+    gate, count = threading.Lock(), 0
+    gate.acquire()
     try:
         while count < aim["threads"]:
-            threading.Thread(target=over.wait, daemon=True).start()
+            _thread.start_new_thread(gate.acquire, ())  # `Thread.start` would wait for one that has no memory to begin
             count += 1
     except RuntimeError as error:
         raise Stopped(f"after {count} threads: {error}") from None
     finally:
-        over.set()
         threading.stack_size(0)
 
 

@@ -1,5 +1,8 @@
 """The command line of bubblewrap around a submission: namespaces, and only those files that Python needs. No limits.
 
+The first process in there is bubblewrap's own: it ends with the grader, and everything ends with it. That would not be
+so for a process of another user, which nobody but root may signal.
+
 Everything that can be seen is read-only; what can be written is three folders in memory, of a limited size, which are
 gone with the process.
 """
@@ -63,7 +66,7 @@ def command(program, *, folder, readable, surroundings, as_root) -> list[str]:
         others may not be able to reach what root can; else it starts in a user namespace, with none.
     """
     line = [program, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try",
-            "--as-pid-1", "--die-with-parent", "--hostname", "submission", "--cap-drop", "ALL"]
+            "--die-with-parent", "--hostname", "submission", "--cap-drop", "ALL"]
     if as_root:
         for capability in _TO_CHANGE_THE_USER:
             line += ["--cap-add", capability]

@@ -146,9 +146,13 @@ class Fenced:
         with theirs, open(said, "wb") as file:
             if sys.platform.startswith("linux"):
                 ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-            self.process = subprocess.Popen(
-                line, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=file, env=surroundings,
-                cwd=self.folder, start_new_session=True, pass_fds=[theirs.fileno(), *descriptors])
+            try:
+                self.process = subprocess.Popen(
+                    line, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=file, env=surroundings,
+                    cwd=self.folder, start_new_session=True, pass_fds=[theirs.fileno(), *descriptors])
+            except OSError as error:
+                ours.close()
+                raise NotFenced(str(error)) from error
         self._report = ours
         ours.settimeout(_PATIENCE)
         try:
@@ -156,7 +160,7 @@ class Fenced:
         except OSError:
             message = b""
         if not message:
-            self.kill()
+            self.end()
             why = said.read_text(encoding="utf-8", errors="replace").strip()
             raise NotFenced(f"{why.splitlines()[-1][:500] if why else 'It said nothing.'}")
         with contextlib.suppress(OSError, AttributeError):  # it has ended, or there is no such thing here
@@ -203,11 +207,10 @@ class Fenced:
         if self.process is not None:
             self.kill()
             self.process.wait()
+            self._report.close()
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
-        if self.process is not None:
-            self._report.close()
 
 
 def closed_to_others(paths):

@@ -9,6 +9,7 @@ stand that ``ALLOW`` does not name.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from dataclasses import dataclass, field
@@ -131,8 +132,14 @@ def required(allow=None, *, without=(), real=()) -> Standing:
 def main():
     arguments = argparse.ArgumentParser(description="Try the fences around submissions.")
     arguments.add_argument("--without", action="append", default=[], choices=("bubblewrap", "landlock", "seccomp"))
-    standing = proved(without=arguments.parse_args().without)
-    print(standing)
+    arguments.add_argument("--json", action="store_true", help="print what does not stand, and why, as JSON")
+    given = arguments.parse_args()
+    standing = proved(without=given.without)
+    if given.json:
+        print(json.dumps({"down": {name: standing.possible[name] for name in standing.down},
+                          "remarks": standing.layers.remarks}))
+    else:
+        print(standing)
     sys.exit(bool(standing.down))
 
 
