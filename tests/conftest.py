@@ -5,8 +5,11 @@ Fixtures of one subject live in its file.
 
 import fcntl
 import importlib.util
+import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -107,8 +110,35 @@ def device(request, monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def course_python():
-    """The Python that grades; `make test-course` makes it, and asks for it by REQUIRE_COURSE."""
+def fences_down(once):
+    """Why fences around submissions do not stand here, by name; REQUIRE_FENCES asks for all of them."""
+    root = Path(__file__).parents[1]
+    course = root / ".venv-course" / "bin" / "python"
+
+    def fill(folder):
+        run = subprocess.run([course if course.exists() else sys.executable, "-m", "coursework.fences", "--json"],
+                             env={**os.environ, "PYTHONPATH": str(root / "src")}, stdout=subprocess.PIPE)
+        (folder / "fences.json").write_bytes(run.stdout)
+
+    found = json.loads((once("fences", fill) / "fences.json").read_text(encoding="utf-8"))
+    assert not found["down"] or "REQUIRE_FENCES" not in os.environ, found
+    return found["down"]
+
+
+@pytest.fixture(scope="session")
+def fences(fences_down):
+    """For tests that need every fence, such as those that grade hostile submissions."""
+    if fences_down:
+        pytest.skip(f"fences around submissions do not stand here: {', '.join(fences_down)}; `make fences` says why")
+
+
+@pytest.fixture(scope="session")
+def course_python(fences_down):
+    """The Python that grades; `make test-course` makes it, and asks for it by REQUIRE_COURSE.
+
+    Where fences do not stand, as in a container within a container, it grades without them.
+    """
+    os.environ["ALLOW"] = ",".join(fences_down)
     there = Path(__file__).parents[1] / ".venv-course"
     if not (there / "ready").exists():
         assert "REQUIRE_COURSE" not in os.environ, ".venv-course is not there"

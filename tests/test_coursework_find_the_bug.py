@@ -1,20 +1,19 @@
 """Assignment 5: gradients that may be called and not seen, whoever asks for them, and what is said about checks."""
 
+import contextlib
 import itertools
 import json
-import math
+import os
 import socket
 import threading
-import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from coursework import calling, oracle
+from coursework import oracle
 from coursework.asking import ask
-from coursework.calling import PATIENCE, Elsewhere
+from coursework.calling import LARGEST_REQUEST, PATIENCE, Elsewhere
 from coursework.oracle import Function, Oracle
 from coursework.questions import ASSIGNMENTS
 from coursework.questions import find_the_bug as bugs
@@ -265,19 +264,23 @@ def test_why_a_check_is_blind(question, check, says):
 
 
 @every_check
-def test_nothing_gives_a_gradient_away(question, tmp_path):
-    """What leaves is a socket and a key that means nothing, and another one each time; the order changes."""
-    answers = Oracle(tmp_path / "s")
-    cases = question.drawn(1)
-    data = [case.as_data(answers.hand_out)["arguments"]["gradient"]["function"] for case in cases]
-    assert all(set(each) == {"socket", "key"} and each["socket"] == str(tmp_path / "s") for each in data)
-    assert len({each["key"] for each in data}) == len(cases) and all(len(each["key"]) == 16 for each in data)
-    again = [case.as_data(Oracle(tmp_path / "s").hand_out)["arguments"]["gradient"]["function"] for case in cases]
+def test_nothing_gives_a_gradient_away(question):
+    """What leaves is a descriptor and a key that means nothing, and another one each time; the order changes."""
+    def handed_out():
+        answers = Oracle()
+        data = [case.as_data(answers.hand_out)["arguments"]["gradient"]["function"] for case in question.drawn(1)]
+        with answers:
+            assert answers.descriptors == [data[0]["descriptor"]]
+        return data
+
+    data, again = handed_out(), handed_out()
+    assert all(set(each) == {"descriptor", "key"} and len(each["key"]) == 16 for each in data)
+    assert len({each["key"] for each in data}) == len(data) and len({each["descriptor"] for each in data}) == 1
     assert not {each["key"] for each in data} & {each["key"] for each in again}
     orders = {tuple(case.group for case in question.drawn(seed)) for seed in range(30)}
     assert len(orders) > 25
     assert len({order.count(BUG) for order in orders}) == 2
-    assert all(not case.facts for case in cases)
+    assert all(not case.facts for case in question.drawn(1))
 
 
 # --- functions far away ---
@@ -292,16 +295,15 @@ def gradient_like(logits, targets, blank=0):
 
 
 @pytest.fixture(params=["here", "there"])
-def far(request, tmp_path):
-    """The function, once as at home and once through a socket."""
+def far(request):
+    """The function, once as at home and once through a line."""
     function = Function(gradient_like)
     if request.param == "here":
         yield Elsewhere(function.handed_out()), function
     else:
-        with Oracle(tmp_path / "s") as answers:
-            pass  # without functions there is nothing to answer
-        assert not (tmp_path / "s").exists()
-        answers = Oracle(tmp_path / "s")
+        with Oracle() as answers:
+            assert answers.descriptors == []  # without functions there is nothing to answer
+        answers = Oracle()
         line = json.loads(json.dumps(answers.hand_out(function)))
         with answers:
             yield Elsewhere(line), function
@@ -337,121 +339,79 @@ def test_calls_are_counted(far):
 
 
 class Raw:
-    """Connections of somebody who means no good."""
+    """The same line, for somebody who means no good."""
 
-    def __init__(self, path):
-        self.path, self.kept = str(path), []
+    def __init__(self, line):
+        self.end = socket.socket(fileno=os.dup(line["descriptor"]))
+        self.end.settimeout(PATIENCE)
 
-    def send(self, data, *, keep=True):
-        line = socket.socket(socket.AF_UNIX)
-        line.settimeout(PATIENCE)
-        calling._connect(line, self.path)
-        try:
-            line.sendall(data)
-        except OSError:
-            pass  # it was hung up on
-        if keep:
-            self.kept.append(line)
-        return line
+    def send(self, data):
+        self.end.send(data)
 
     def answer(self, data):
-        with self.send(data, keep=False) as line:
-            try:
-                return line.makefile("rb").readline()
-            except OSError:
-                return b""
-
-    def close(self):
-        for line in self.kept:
-            line.close()
+        self.end.send(data)
+        return self.end.recv(LARGEST_REQUEST)
 
 
 @pytest.fixture
-def answering(tmp_path):
-    """A function behind a socket, the way to call it, and somebody who means no good."""
-    answers = Oracle(tmp_path / "s")
+def answering():
+    """A function far away, the way to call it, and somebody who means no good."""
+    answers = Oracle()
     line = answers.hand_out(Function(gradient_like))
-    raw = Raw(tmp_path / "s")
-    with answers:
+    raw = Raw(line)
+    with contextlib.closing(raw.end), answers:
         yield Elsewhere(line), line, raw, answers
-    raw.close()
 
 
 def request_of(line, **other):
-    given = {"key": line["key"], "arguments": [encoded([[1.0]]), encoded([1])], "named": {}, **other}
-    return json.dumps(given).encode() + b"\n"
+    given = {"number": 10**6, "key": line["key"], "arguments": [encoded([[1.0]]), encoded([1])], "named": {}, **other}
+    return json.dumps(given).encode()
 
 
 def test_garbage(answering):
     """Nothing of it is answered with a value, and the next good request is."""
     call, line, raw, _ = answering
     empty = {"shape": [0, 10**30], "dtype": "float", "values": []}
-    for data in (b"\n", b"\xff\x00\n", b"[]\n", b"{}\n", b'{"key": []}\n', b"[" * 5000 + b"\n", b"{" * 10**6 + b"\n",
-                 b'"\\ud800"\n', request_of(line, key="0" * 16), request_of(line, key={}),
+    for data in (b"\n", b"\xff\x00", b"[]", b"{}", b'{"key": []}', b"[" * 5000, b"{" * 10**5, b'"\\ud800"', b"7",
+                 request_of(line, key="0" * 16), request_of(line, key={}), request_of(line, number=None),
+                 request_of(line, number=[1]), request_of(line, number="\ud800"),
                  request_of(line, arguments=3), request_of(line, arguments=[[[]]]), request_of(line, named=[1]),
                  request_of(line, named={"x": encoded(1)}), request_of(line, named={"\ud800": encoded(1)}),
                  request_of(line, arguments=[{"shape": [], "dtype": "int", "values": [10**30]}]),
                  request_of(line, arguments=[empty, empty]),
                  request_of(line, arguments=[{"shape": [], "dtype": {}, "values": [1]}])):
         found = raw.answer(data)
-        assert b'"value"' not in found, data[:60]
+        assert b'"value"' not in found or b'"number": null' in found, data[:60]
         np.testing.assert_array_equal(call([[1.0]], [1]), [[2.0]])
     assert json.loads(raw.answer(request_of(line)))["value"]["values"] == [2.0]
 
 
-def test_a_flood(answering, monkeypatch):
-    """Hundreds who say nothing, or half of something, and never hang up: others are answered, and few are kept.
-
-    Nobody is hung up on for being slow here, so an answer that waited for those would not come.
-    """
-    monkeypatch.setattr(oracle, "_PATIENCE", math.inf)
+def test_a_flood(answering):
+    """Thousands of messages, and not one answer read: the next call clears the line, and gets its own answer."""
     call, line, raw, answers = answering
-    for n in range(300):
-        raw.send([b"", b"half of", request_of(line), b"{}\n"][n % 4])
+    raw.end.setblocking(False)
+    sent = 0
+    with contextlib.suppress(BlockingIOError):
+        for n in range(10**5):
+            raw.send([b"half of", request_of(line, key=""), b"{}"][n % 3])
+            sent += 1
+    assert sent > 100 and answers._thread.is_alive()
     np.testing.assert_array_equal(call([[1.0]], [1]), [[2.0]])
-    assert len(answers._open) <= 32
 
 
-def test_a_full_queue_is_waited_for(tmp_path, monkeypatch):
-    """Whoever comes while nobody is let in asks again; people are let in when somebody has been turned away."""
-    turned_away = threading.Event()
-
-    def sleep(seconds):
-        turned_away.set()
-        time.sleep(seconds)
-
-    monkeypatch.setattr(calling, "time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(tmp_path / "s"))
-        listener.listen(0)
-        raw = Raw(tmp_path / "s")
-        raw.send(b"{}\n")
-
-        def let_in():
-            assert turned_away.wait(PATIENCE)
-            for _ in range(2):
-                line, _ = listener.accept()
-                with line, line.makefile("rb") as file:
-                    file.readline()
-                    line.sendall(json.dumps({"value": encoded(7)}).encode() + b"\n")
-
-        thread = threading.Thread(target=let_in)
-        thread.start()
-        assert Elsewhere({"socket": str(tmp_path / "s"), "key": ""})() == 7
-        thread.join()
-        assert turned_away.is_set()
-        raw.close()
+def test_an_answer_that_nobody_waits_for(answering):
+    """A call that was interrupted leaves its answer on the line; the next call passes over it."""
+    call, line, raw, _ = answering
+    for n in range(20):
+        raw.send(request_of(line, number=-n, arguments=[encoded([[7.0]]), encoded([1])]))
+    np.testing.assert_array_equal(call([[1.0]], [1]), [[2.0]])
 
 
-def test_a_silent_one_is_hung_up_on(answering, monkeypatch):
-    monkeypatch.setattr(oracle, "_PATIENCE", 0.2)
-    _, _, raw, answers = answering
-    line = raw.send(b"half of")
-    try:
-        assert line.recv(10) == b""
-    except ConnectionResetError:
-        pass  # before that half was read
-    assert not answers._open
+def test_more_than_a_message_holds_is_not_sent(answering):
+    call, *_ = answering
+    with pytest.raises(ValueError, match="does not answer; it may have been called too often, or with too much"):
+        call(np.zeros((400, 100)), [1])
+    np.testing.assert_array_equal(call([[1.0]], [1]), [[2.0]])
 
 
 def test_threads(answering):
@@ -479,18 +439,19 @@ def test_everything_comes_to_an_end(answering, monkeypatch, name, says):
         call([[1.0]], [1])
 
 
-def test_it_ends_though_somebody_waits(tmp_path, monkeypatch):
-    """Open connections do not keep it, and nobody's patience; whoever asks afterwards is told."""
-    answers = Oracle(tmp_path / "s")
-    monkeypatch.setattr(oracle, "_PATIENCE", math.inf)
-    call, raw = Elsewhere(answers.hand_out(Function(gradient_like))), Raw(tmp_path / "s")
+def test_it_ends_though_answers_wait():
+    """Answers that nobody reads do not keep it; whoever asks afterwards is told."""
+    answers = Oracle()
+    line = answers.hand_out(Function(gradient_like))
+    raw = Raw(line)
     with answers:
-        for _ in range(10):
-            raw.send(b"half of")
+        raw.end.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            for _ in range(10**5):
+                raw.send(b"{}")
     assert not answers._thread.is_alive()
-    with pytest.raises(ValueError, match="does not answer"):
-        call([[1.0]], [1])
-    raw.close()
+    with contextlib.closing(raw.end), pytest.raises(ValueError, match="does not answer"):
+        Elsewhere({**line, "descriptor": raw.end.fileno()})([[1.0]], [1])
 
 
 @pytest.mark.parametrize("value", [

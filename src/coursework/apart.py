@@ -68,6 +68,8 @@ class Apart:
     ----------
     fenced : bool
         With the fences of the sandbox, too, as far as this system has them. Else only what `bare.py` refuses.
+    descriptors : list of int
+        That it inherits: of an oracle.
     files : dict
         What lies in its folder: names, and where they are copied from.
     limits : dict
@@ -78,7 +80,7 @@ class Apart:
     folder : Path
         The working folder.
     stands : list of str
-        The fences that stand.
+        What the fences around it are made of; whether each of them stands is tried by `fences.py` only.
 
     Raises
     ------
@@ -86,14 +88,22 @@ class Apart:
         If no such process can be started.
     """
 
-    def __init__(self, *, fenced=False, files=(), **limits):
-        self._fenced, self._files, self._limits = fenced, dict(files), {**LIMITS, **limits}
-        self._process, self.stands = None, []
+    def __init__(self, *, fenced=False, files=(), descriptors=(), **limits):
+        self._fenced, self._files, self._descriptors = fenced, dict(files), list(descriptors)
+        self._limits, self._process, self.stands = {**LIMITS, **limits}, None, []
 
     def __enter__(self):
         self._scratch = Path(tempfile.mkdtemp(prefix="coursework-")).resolve()
         try:
-            self._start()
+            if self._fenced:
+                self._start_fenced()
+            else:
+                self._start()
+            self._line()  # it is ready
+        except EOFError:
+            said = (self._scratch / "said").read_text(encoding="utf-8", errors="replace").strip()
+            self.__exit__()
+            raise NotApart(said.splitlines()[-1][:500] if said else "its process said nothing") from None
         except BaseException:
             self.__exit__()
             raise
@@ -101,9 +111,8 @@ class Apart:
 
     def __exit__(self, *_):
         if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            for stream in (self._process.stdin, self._process.stdout):
+            self._end()
+            for stream in (self._told, self._says):
                 with contextlib.suppress(OSError):
                     stream.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
@@ -119,6 +128,7 @@ class Apart:
     def tell(self, inputs) -> None:
         """What `check` finds from now on: by question, its cases and facts as data."""
         self._inputs.write_text(json.dumps(inputs), encoding="utf-8")
+        os.chmod(self._inputs, 0o644)
 
     def run(self, cell) -> Ran:
         """Run a cell, and wait for it.
@@ -147,6 +157,21 @@ class Apart:
     def kill(self):
         self._process.kill()
 
+    def _end(self):
+        self._process.kill()
+        self._process.wait()
+
+    def _options(self, library, ipython):
+        return {
+            "ipython": str(ipython), "library": str(library), "modules": sorted(_importable()),
+            "readable": [str(library), str(self._inputs), str(ipython), *_of_python(),
+                         *filter(os.path.exists, _SYSTEM)],
+            "writable": [str(self.folder), os.devnull],
+        }
+
+    def _surroundings(self):
+        return {INPUTS: str(self._inputs), "OPENBLAS_NUM_THREADS": "1", "MPLBACKEND": "agg"}
+
     def _start(self):
         library = self._scratch / "library" / "coursework"
         for folder in (library, self.folder, self._scratch / "ipython"):
@@ -157,37 +182,56 @@ class Apart:
             shutil.copyfile(source, self.folder / name)
         self._inputs = self._scratch / "inputs.json"
         self.tell({})
-        options = {
-            "library": str(library.parent), "modules": sorted(_importable()),
-            "readable": [str(library.parent), str(self._inputs), str(self._scratch / "ipython"), *_of_python(),
-                         *filter(os.path.exists, _SYSTEM)],
-            "writable": [str(self.folder), os.devnull], "sandbox": str(_PACKAGE / "sandbox.py") if self._fenced else "",
-            "address_space": self._limits["address_space"], "seconds": allowed(self._limits["processor_seconds"]),
-        }
-        (self._scratch / "options.json").write_text(json.dumps(options), encoding="utf-8")
+        options = self._scratch / "options.json"
+        options.write_text(json.dumps(self._options(library.parent, self._scratch / "ipython")), encoding="utf-8")
         kept = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "SYSTEMROOT", "TZ")}
+        inherited = {"pass_fds": self._descriptors} if self._descriptors else {}
         with open(self._scratch / "said", "wb") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", str(_PACKAGE / "bare.py"), str(self._scratch / "options.json")],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, cwd=self.folder, start_new_session=True,
-                env={**kept, INPUTS: str(self._inputs), "HOME": str(self.folder), "TMPDIR": str(self.folder),
-                     "IPYTHONDIR": str(self._scratch / "ipython"), "OPENBLAS_NUM_THREADS": "1", "MPLBACKEND": "agg"})
+                [sys.executable, "-I", str(_PACKAGE / "bare.py"), str(options)], stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE, stderr=errors, cwd=self.folder, start_new_session=True, **inherited,
+                env={**kept, "HOME": str(self.folder), "TMPDIR": str(self.folder), **self._surroundings()})
+        self._told, self._says = self._process.stdin, self._process.stdout
+
+    def _start_fenced(self):
+        from .fenced import Fenced, NotFenced, layers_here
+        from .fenced_kernel import IPYTHON
+
+        layers = layers_here()
+        fenced = Fenced(self._scratch, layers, address_space=self._limits["address_space"],
+                        seconds=allowed(self._limits["processor_seconds"]))
+        fenced.give("fences/bare.py", (_PACKAGE / "bare.py").read_bytes())
+        for name, source in SHIPPED.items():
+            library = fenced.give(f"library/coursework/{name}", source.read_bytes()).parents[1]
+        for name in IPYTHON:
+            fenced.give(f"ipython/{name}", b"")
+        for name, source in self._files.items():
+            shutil.copyfile(source, self.folder / name)
+        self._inputs = fenced.give("inputs.json", b"{}")
+        (told, ours), (says, theirs) = os.pipe(), os.pipe()
+        self._told, self._says = open(ours, "wb"), open(says, "rb")
+        self._process, self._end = fenced, fenced.end
         try:
-            self.stands = json.loads(self._line())["stands"]
-        except (EOFError, ValueError):
-            said = (self._scratch / "said").read_text(encoding="utf-8", errors="replace").strip()
-            raise NotApart(said.splitlines()[-1][:500] if said else "its process said nothing") from None
+            fenced.start("cells", descriptors=[told, theirs, *self._descriptors], lines=[told, theirs],
+                         surroundings=self._surroundings(), library=str(library),
+                         cells=self._options(library, fenced.given / "ipython"))
+        except NotFenced as error:
+            raise NotApart(f"its fences could not be raised: {error}") from None
+        finally:
+            os.close(told)
+            os.close(theirs)
+        self.stands = layers.names
 
     def _said(self, message):
         try:
-            self._process.stdin.write(json.dumps(message).encode() + b"\n")
-            self._process.stdin.flush()
+            self._told.write(json.dumps(message).encode() + b"\n")
+            self._told.flush()
         except OSError:
             raise EOFError(_ENDED) from None
         return json.loads(self._line())
 
     def _line(self):
-        line = self._process.stdout.readline()
+        line = self._says.readline()
         if not line.endswith(b"\n"):
             raise EOFError(_ENDED)
         return line

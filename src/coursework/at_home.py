@@ -5,7 +5,6 @@ The cells that were run in the notebook are run once more, in a process that has
 
 from __future__ import annotations
 
-import socket
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from .questions import ASSIGNMENTS, FILES
 from .session import here
 from .verdicts import Verdict, judge
 
-__all__ = ["ONLY", "SAME", "as_graded", "oracle_in", "why"]
+__all__ = ["ONLY", "SAME", "as_graded", "why"]
 
 #: What is said if it makes no difference.
 SAME = "  Run apart from this notebook, with what is there where it is graded: the same."
@@ -32,8 +31,7 @@ def as_graded(verdict, assignment, question, variant) -> tuple[Verdict, list[str
         return verdict, []
     files = {name: Path(name) for name in FILES.get(assignment, ()) if Path(name).is_file()}
     try:
-        with Apart(files=files) as apart:
-            found = _judged(apart, session.now(), assignment, question, variant)
+        found = _judged(session.now(), files, assignment, question, variant)
     except (NotApart, OSError) as fault:
         return verdict, [_NOT_RUN.format(why=str(fault)[:200])]
     if found.points >= verdict.points:  # what is measured is measured in this notebook, and not there
@@ -42,14 +40,14 @@ def as_graded(verdict, assignment, question, variant) -> tuple[Verdict, list[str
     return replace(found, findings=(*found.findings, said)), []
 
 
-def _judged(apart, cells, assignment, question, variant):
+def _judged(cells, files, assignment, question, variant):
     """The verdict on the answers to one question, after all these cells."""
-    cases, oracle = question.drawn(variant), oracle_in(apart.folder)
+    cases, oracle = question.drawn(variant), Oracle()
     asked = [case.as_data(oracle.hand_out) for case in cases]
-    apart.tell({each.name: {"cases": asked if each is question else [], "facts": dict(each.drawn(variant)[0].facts)}
-                for each in ASSIGNMENTS[assignment].values()})
     errors, ran = [], None
-    with oracle:
+    with oracle, Apart(files=files, descriptors=oracle.descriptors) as apart:
+        apart.tell({each.name: {"cases": asked if each is question else [], "facts": dict(each.drawn(variant)[0].facts)}
+                    for each in ASSIGNMENTS[assignment].values()})
         for cell in cells:
             try:
                 ran = apart.run(cell)
@@ -60,19 +58,6 @@ def _judged(apart, cells, assignment, question, variant):
     if question.name not in ran.answers:
         return Verdict(question.name, 0.0, question.total, (why(errors),))
     return judge(question, cases, ran.answers[question.name])
-
-
-def oracle_in(folder) -> Oracle:
-    """Where functions answer that a student's code may call and not see.
-
-    Raises
-    ------
-    NotApart
-        If the system has no sockets of files.
-    """
-    if not hasattr(socket, "AF_UNIX"):
-        raise NotApart("this system has no sockets of files")
-    return Oracle(folder / ".oracle")
 
 
 def why(errors) -> str:

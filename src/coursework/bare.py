@@ -2,10 +2,10 @@
 
     python -I bare.py OPTIONS
 
-OPTIONS is a JSON file that `apart.py` writes. What a submission cannot have or do where it is graded is refused here in
-the same way, on every system: other modules, files elsewhere, other processes, the network. That keeps no attacker out,
-as fences do; it is there so that a student sees at home what the grader will see. Cells come in as lines of JSON, and
-what became of them goes out in the same way.
+OPTIONS is a JSON file that `apart.py` writes; behind fences, `sandbox.py` calls `serve`. What a submission cannot have
+or do where it is graded is refused here in the same way, on every system: other modules, files elsewhere, other
+processes, the network. That keeps no attacker out, as fences do; it is there so that a student sees at home what the
+grader will see. Cells come in as lines of JSON, and what became of them goes out in the same way.
 """
 
 import errno
@@ -57,7 +57,7 @@ class Refusals:
         elif event in _STARTS_A_PROCESS:
             raise PermissionError(errno.EPERM, "Operation not permitted")
         elif event in _SPEAKS:
-            self._listen(event, arguments)
+            raise OSError(errno.ENETUNREACH, "Network is unreachable")
         elif event in _LISTS:
             self._look(arguments[0], self._readable)
         elif event in _CHANGES:
@@ -75,14 +75,6 @@ class Refusals:
         there = os.path.realpath(os.fsdecode(path))
         if not any(there == each or there.startswith(each.rstrip(os.sep) + os.sep) for each in allowed):
             raise PermissionError(errno.EACCES, "Permission denied", os.fsdecode(path))
-
-    def _listen(self, event, arguments):
-        """Sockets in a file of the working folder are for functions that can be called and not seen."""
-        address = arguments[-1] if event in ("socket.bind", "socket.connect", "socket.sendto") else None
-        if isinstance(address, (str, bytes)):
-            self._look(address, self._writable)
-        else:
-            raise OSError(errno.ENETUNREACH, "Network is unreachable")
 
 
 class Cells:
@@ -123,57 +115,50 @@ def _text(error):
         return ""
 
 
-def _shell():
+def _shell(settings_in):
     """IPython without a terminal, a history and colours; what is displayed is kept."""
+    import tempfile
+
+    from IPython.core import interactiveshell
     from IPython.core.displaypub import CapturingDisplayPublisher
-    from IPython.core.interactiveshell import InteractiveShell
     from traitlets import Type
     from traitlets.config import Config
 
-    class Shell(InteractiveShell):
+    tempfile.tempdir = os.getcwd()  # it is asked for at every cell, and must not be looked for by writing
+    interactiveshell.get_ipython_dir = lambda: settings_in  # though it may not be writable
+
+    class Shell(interactiveshell.InteractiveShell):
         display_pub_class = Type(CapturingDisplayPublisher)
 
     settings = Config({"HistoryManager": {"enabled": False}, "InteractiveShell": {"colors": "nocolor"}})
     return Shell.instance(config=settings)
 
 
-def _raise_fences(options):
-    """Those of the sandbox that this system has, around this process; the names of the ones that stand."""
-    sys.path.insert(0, os.path.dirname(options["sandbox"]))
-    import ctypes
+def serve(options, told, said):
+    """Run the cells that come in through one descriptor, and say what became of them through the other."""
+    import numpy  # noqa: F401  (before anything is refused: both import much)
 
-    import sandbox
-
-    sys.path.pop(0)
-    del sys.modules["sandbox"]
-    libc = ctypes.CDLL(None, use_errno=True)
-    sandbox.limit(options["address_space"], options["seconds"])
-    stands = (True, True, sandbox.leave_the_network(libc),
-              sandbox.leave_the_files(libc, [*options["readable"], *sandbox._SYSTEM],
-                                      [*options["writable"], sandbox._SHARED_MEMORY]),
-              sandbox.stay_one_process(libc))
-    return [name for name, stood in zip(sandbox.FENCES, stands, strict=True) if stood]
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    cells = Cells(_shell(options["ipython"]))
+    sys.meta_path.insert(0, OnlyThese(options["modules"]))
+    with open(told, encoding="utf-8") as lines, open(said, "w", encoding="utf-8") as out:
+        sys.addaudithook(Refusals(options["readable"], options["writable"]))
+        print("ready", file=out, flush=True)
+        os.dup2(nowhere, 2)  # until here, what went wrong was said there
+        for line in lines:
+            print(json.dumps(cells.run(json.loads(line)["cell"])), file=out, flush=True)
 
 
 def main():
+    """Without the sandbox: what cells print or read goes nowhere, and the lines are where input and output were."""
     with open(sys.argv[1], encoding="utf-8") as file:
         options = json.load(file)
-    told, said = os.dup(0), os.dup(1)  # from here on, what cells print or read goes nowhere
+    told, said = os.dup(0), os.dup(1)
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, 0)
     os.dup2(nowhere, 1)
     sys.path.insert(0, options["library"])
-    import numpy  # noqa: F401  (before anything is refused: both import much)
-
-    cells = Cells(_shell())
-    stands = _raise_fences(options) if options["sandbox"] else []
-    sys.meta_path.insert(0, OnlyThese(options["modules"]))
-    with open(told, encoding="utf-8") as lines, open(said, "w", encoding="utf-8") as out:
-        sys.addaudithook(Refusals(options["readable"], options["writable"]))
-        print(json.dumps({"stands": stands}), file=out, flush=True)
-        os.dup2(nowhere, 2)
-        for line in lines:
-            print(json.dumps(cells.run(json.loads(line)["cell"])), file=out, flush=True)
+    serve(options, told, said)
 
 
 if __name__ == "__main__":

@@ -5,16 +5,23 @@ Where submissions run there is only this side of it. The other one is `oracle.py
 
 from __future__ import annotations
 
+import itertools
 import json
+import select
 import socket
+import threading
 import time
 
 from .encoding import decoded, encoded
 
-__all__ = ["Elsewhere"]
+__all__ = ["LARGEST_REQUEST", "Elsewhere"]
 
 #: Seconds that a call waits for its answer. On a busy machine it takes long to come; here it is given up.
 PATIENCE = 60.0
+#: Bytes of a request, and of an answer.
+LARGEST_REQUEST = 2**16
+_ONE_AT_A_TIME, _NUMBERS = threading.Lock(), itertools.count()
+_SILENT = {"error": "the function does not answer; it may have been called too often, or with too much"}
 
 
 class Elsewhere:
@@ -23,7 +30,8 @@ class Elsewhere:
     Parameters
     ----------
     line : callable or dict
-        At home a function of the request, else ``{"socket": path, "key": text}``.
+        At home a function of the request, else ``{"descriptor": number, "key": text}``: an end of a line of messages
+        that this process has inherited.
 
     Examples
     --------
@@ -46,25 +54,35 @@ class Elsewhere:
 
 
 def _through(line, request):
-    """One connection for each call: threads and interrupted calls do not mix their answers."""
-    try:
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(PATIENCE)
-            _connect(connection, line["socket"])
-            connection.sendall(json.dumps({"key": line["key"], **request}).encode() + b"\n")
-            with connection.makefile("rb") as file:
-                return json.loads(file.readline())
-    except (OSError, ValueError):
-        return {"error": "the function does not answer; it may have been called too often, or with too much"}
-
-
-def _connect(connection, path):
-    """A socket of files that has a time limit does not wait in a queue that is full: it says so, and we ask again."""
-    end = time.monotonic() + PATIENCE
-    while True:
+    """A message there, and one back with the same number; others are passed over, as of calls that were interrupted."""
+    number = next(_NUMBERS)
+    message = json.dumps({"number": number, "key": line["key"], **request}).encode()
+    if len(message) > LARGEST_REQUEST:
+        return _SILENT
+    with _ONE_AT_A_TIME:
+        connection = socket.socket(fileno=line["descriptor"])
         try:
-            return connection.connect(path)
-        except BlockingIOError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.001)
+            return _exchanged(connection, message, number)
+        except (OSError, ValueError):
+            return _SILENT
+        finally:
+            connection.detach()  # the line is kept for the next call
+
+
+def _exchanged(connection, message, number):
+    """Send and hear as either is possible: both ends are full if nobody has read for long."""
+    connection.setblocking(False)
+    end, sent = time.monotonic() + PATIENCE, False
+    while (left := end - time.monotonic()) > 0:
+        heard, free, _ = select.select([connection], [] if sent else [connection], [], left)
+        if heard:
+            said = connection.recv(LARGEST_REQUEST)
+            if not said:
+                break
+            answer = json.loads(said)
+            if answer["number"] == number:
+                return answer
+        elif free:
+            connection.send(message)
+            sent = True
+    return _SILENT

@@ -66,15 +66,17 @@ class Course:
     """A folder with nbgrader's gradebook, released assignments, submissions, feedback and our reports.
 
     ``limits`` are what a cell of a submission may take before it is interrupted: ``cell_seconds`` of processor time, or
-    ``cell_patience`` seconds on the clock if it sleeps.
+    ``cell_patience`` seconds on the clock if it sleeps. ``allow`` names the fences that need not stand, and ``without``
+    the layers that are not used (:func:`.fences.required`).
     """
 
-    def __init__(self, folder, *, sources=SOURCES, **limits):
+    def __init__(self, folder, *, sources=SOURCES, allow=None, without=(), **limits):
         os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"  # for nbgrader
         from nbgrader.apps import NbGraderAPI
 
         warnings.filterwarnings("ignore", module="nbgrader")  # its database layer, about its own sessions
         self.folder, self.sources, self.limits = Path(folder).resolve(), Path(sources), limits
+        self.allow, self.without, self.standing = allow, without, None
         self.folder.mkdir(parents=True, exist_ok=True)
         self.api = NbGraderAPI(config=self._config())
 
@@ -140,10 +142,24 @@ class Course:
         if odd or not students:
             raise ValueError(f"submissions = {str(submissions)!r}; expected folders named by letters, digits, . _ -, "
                              f"one for each student{', not ' + repr(odd[0]) if odd else ''}")
-        results = [self._graded(assignment, name, Path(submissions) / name, released) for name in students]
-        self._write(assignment, results)
+        self._raise_fences()
+        results = []
+        for name in students:
+            results.append(self._graded(assignment, name, Path(submissions) / name, released))
+            self._write(assignment, results)  # whatever happens to the next one
         class_report.write(self.folder, assignment, results)
         return results
+
+    def _raise_fences(self):
+        """Try them, and do not go on if one does not stand; they are the same for all that this course grades."""
+        from traitlets.config import Config
+
+        from .fences import required
+
+        if self.standing is None:
+            self.standing = required(self.allow, without=self.without, real=[
+                path for path in (self.folder / "secret", self.folder / "gradebook.db") if path.exists()])
+            self.api.update_config(Config({"SandboxedExecute": {"standing": self.standing}}))
 
     def export(self) -> Path:
         """nbgrader's gradebook, all assignments, as CSV."""
@@ -157,7 +173,8 @@ class Course:
         return Path(plugin.to)
 
     def _graded(self, assignment, student, folder, released):
-        from .referee import Referee
+        from .fences import FencesDown
+        from .referee import Referee, SandboxedExecute
 
         begin, there = time.perf_counter(), self.folder / "submitted" / student / assignment
         notebook, notes = _submitted(folder / f"{assignment}.ipynb", released)
@@ -166,9 +183,13 @@ class Course:
         notes += _attached(folder, there, FILES.get(assignment, {}))
         target = there / f"{assignment}.ipynb"
         Referee.kept.pop((assignment, student), None)
+        SandboxedExecute.not_started = ""
         for attempt in (notebook, released):
             target.write_text(json.dumps(attempt), encoding="utf-8")
             result = self.api.autograde(assignment, student, force=True)
+            if SandboxedExecute.not_started:
+                raise FencesDown(f"{student} was not graded, and nobody after: no process could be started behind the "
+                                 f"fences. {SandboxedExecute.not_started}")
             if result["success"] and (assignment, student) in Referee.kept:
                 break
             said = re.findall(r"^ *(\w+(?:Error|Exception): .*)$", result.get("log", ""), re.M)
@@ -180,17 +201,16 @@ class Course:
         return Result(student, variant_of(student), verdicts, notes, fences, time.perf_counter() - begin)
 
     def _write(self, assignment, results):
-        """Reports, our table of questions, nbgrader's gradebook and feedback."""
+        """Report and feedback of the last one, and our table of questions for all so far."""
         from .pages import self_contained
 
-        reports = self.folder / "reports" / assignment
+        result, reports = results[-1], self.folder / "reports" / assignment
         reports.mkdir(parents=True, exist_ok=True)
-        for result in results:
-            (reports / f"{result.student}.md").write_text(str(result), encoding="utf-8")
-            feedback = self.api.generate_feedback(assignment, result.student, force=True)
-            self._done(feedback, "write feedback on", assignment)
-            page = self.folder / "feedback" / result.student / assignment / f"{assignment}.html"
-            page.write_text(self_contained(page.read_text(encoding="utf-8")), encoding="utf-8")
+        (reports / f"{result.student}.md").write_text(str(result), encoding="utf-8")
+        feedback = self.api.generate_feedback(assignment, result.student, force=True)
+        self._done(feedback, "write feedback on", assignment)
+        page = self.folder / "feedback" / result.student / assignment / f"{assignment}.html"
+        page.write_text(self_contained(page.read_text(encoding="utf-8")), encoding="utf-8")
         with open(self.folder / f"{assignment}.csv", "w", newline="", encoding="utf-8") as file:
             table = csv.writer(file)
             table.writerow(["student", "variant", *(verdict.name for verdict in results[0].verdicts), "points", "of"])
@@ -293,10 +313,11 @@ def main():
     arguments.add_argument("submissions", type=Path)
     arguments.add_argument("--out", type=Path, default=Path("_course"))
     arguments.add_argument("--assignment", help="needed if the submissions have several")
+    arguments.add_argument("--allow", help="fences that need not stand, with commas; by default those in ALLOW")
     given = arguments.parse_args()
     try:
         assignment = given.assignment or _only_one(given.submissions)
-        course = Course(given.out)
+        course = Course(given.out, allow=None if given.allow is None else given.allow.split(","))
         results = course.grade(assignment, given.submissions)
     except (ValueError, OSError) as error:
         sys.exit(f"make grade: {error}")
@@ -305,8 +326,8 @@ def main():
         print("   ".join([line, *result.notes[:1]]))
     for path in sorted(path for path in given.submissions.iterdir() if path.is_file() and path.suffix == ".ipynb"):
         print(f"not graded, since it lies in no student's folder: {path.name}")
-    fences = set(results[0].fences).intersection(*(result.fences for result in results))
-    print("fences that stood around every submission:", ", ".join(sorted(fences)) or "none")
+    print(f"fences that stood: {', '.join(course.standing.names) or 'none'}"
+          + (f"; not, as allowed: {', '.join(course.standing.down)}" if course.standing.down else ""))
     print("reports and feedback:", given.out / "reports" / assignment, "and", given.out / "feedback")
     print("the class:", given.out / "class" / f"{assignment}.html")
     print("gradebook:", course.export())

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .apart import Apart, NotApart
-from .at_home import ONLY, oracle_in, why
+from .at_home import ONLY, why
 from .effort import Meter, share, slow_seconds
+from .oracle import Oracle
 from .questions import ASSIGNMENTS, FILES
 from .questions.question import Faster
 from .receipts import SUFFIX, of_notebook, on_visible
@@ -45,7 +46,7 @@ class Checked:
     errors : list of str
         Of cells that check nothing.
     stands : list of str
-        The fences that stood.
+        What the fences around it were made of.
     """
 
     assignment: str
@@ -61,7 +62,7 @@ class Checked:
         lines += [f"In a cell that checks nothing: {each}" for each in self.errors]
         fences = ", ".join(self.stands) or "none"
         return "\n".join([*lines, "", f"{self.assignment}: {points:g} of {total:g} points on the visible numbers. The "
-                          f"grader has hidden ones, too. {ONLY}", f"Fences that stood around it here: {fences}."])
+                          f"grader has hidden ones, too. {ONLY}", f"Around it stood, besides limits: {fences}."])
 
 
 def check_notebook(path, *, fenced=True) -> Checked:
@@ -84,11 +85,11 @@ def check_notebook(path, *, fenced=True) -> Checked:
         raise NotChecked(f"{path.name}: the cell that checks {missing[0]} is missing, or it has lost its mark. Copy it "
                          "from the notebook that you were given.")
     files = {name: path.parent / name for name in FILES.get(assignment, ()) if (path.parent / name).is_file()}
-    with Apart(fenced=fenced, files=files) as apart:
-        run = _Run(apart, questions, variant)
-        with run.oracle:
-            for cell, name in zip(cells, graded, strict=True):
-                run.cell(cell["source"], name if name in questions else None)
+    run = _Run(questions, variant)
+    with run.oracle, Apart(fenced=fenced, files=files, descriptors=run.oracle.descriptors) as apart:
+        run.begin(apart)
+        for cell, name in zip(cells, graded, strict=True):
+            run.cell(cell["source"], name if name in questions else None)
         return Checked(assignment, variant, [run.verdicts[name] for name in questions], run.visible, run.errors,
                        apart.stands)
 
@@ -96,15 +97,17 @@ def check_notebook(path, *, fenced=True) -> Checked:
 class _Run:
     """Goes through the cells, and judges."""
 
-    def __init__(self, apart, questions, variant):
-        self._apart, self._questions, self._variant = apart, questions, variant
-        self.oracle = oracle_in(apart.folder)
+    def __init__(self, questions, variant):
+        self._questions, self._variant, self.oracle = questions, variant, Oracle()
         self._cases = {name: question.drawn(variant) for name, question in questions.items()}
         self._asked = {name: {"cases": [case.as_data(self.oracle.hand_out) for case in cases],
                               "facts": dict(cases[0].facts)} for name, cases in self._cases.items()}
-        self._meter = self._meter_of(apart)
         self._failed, self._end = [], ""
         self.verdicts, self.visible, self.errors = {}, {}, []
+
+    def begin(self, apart):
+        """Before the first cell."""
+        self._apart, self._meter = apart, self._meter_of(apart)
 
     def _meter_of(self, apart):
         """None where nothing is measured, or nothing can be."""

@@ -1,7 +1,7 @@
 """The functions that submissions may call and not see: they take data, answer by data, and remember what they heard.
 
 At home `calling.Elsewhere` asks them directly. Where submissions are graded, `Oracle` answers in the referee's process,
-through a socket in the submission's folder. Whatever comes in there, it neither fails nor waits for anybody.
+through a line that the submission's process inherits. Whatever comes in there, it neither fails nor waits for anybody.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import inspect
 import json
 import secrets
 import selectors
-import socket
 import threading
 import time
 
 import numpy as np
 
+from .calling import LARGEST_REQUEST
 from .encoding import decoded, encoded
+from .fenced import pair
 
 __all__ = ["CALLS", "ENTRIES", "Function", "Oracle"]
 
@@ -24,12 +25,10 @@ __all__ = ["CALLS", "ENTRIES", "Function", "Oracle"]
 CALLS = 100
 #: Numbers in the arguments of one call.
 ENTRIES = 500
-_BYTES = 2**16  # of a request
 _REQUESTS = 50_000  # of a submission, sense or not
 _COMPUTING = 30.0  # seconds of processor time for a submission
-_PATIENCE = 60.0  # seconds on the clock for a connection to say what it wants, and to read the answer
 _END = 60.0  # seconds on the clock to come to an end
-_CONNECTIONS = 32  # at a time
+_GLANCE = 0.05  # seconds from one look at the end to the next
 
 
 class Function:
@@ -83,40 +82,35 @@ def _plain(value):
     return value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value
 
 
-class _Talk:
-    """A connection: what it has said, what is left to be sent, and until when it is kept."""
-
-    def __init__(self, line):
-        self.line, self.said, self.left = line, b"", b""
-        self.until = time.monotonic() + _PATIENCE
-
-
 class Oracle:
-    """Answers for functions through a socket, a line of JSON in and a line out, for as long as its block lasts.
+    """Answers for functions, a message of JSON in and one out, for as long as its block lasts.
 
-    Parameters
-    ----------
-    path : path-like
-        Of the socket.
+    The process that asks inherits its end of the line, ``descriptors``: there is no place where anybody else could
+    speak to the oracle, and the process needs no socket of its own. One that asks and does not read its answers keeps
+    only itself waiting.
     """
 
-    def __init__(self, path):
-        self._path, self._functions, self._thread = str(path), {}, None
+    def __init__(self):
+        self._functions, self._thread = {}, None
         self._requests, self._computed, self._end = 0, 0.0, threading.Event()
-        self._open = {}  # talks, the oldest first
+        self._ours = self._theirs = None
+
+    @property
+    def descriptors(self) -> list[int]:
+        """What the asking process has to inherit; nothing, if no function was handed out."""
+        return [self._theirs.fileno()] if self._functions else []
 
     def hand_out(self, function) -> dict:
-        """What `calling.Elsewhere` needs to know of a function: where to ask, and a key that means nothing."""
+        """What `calling.Elsewhere` needs to know of a function: the line, and a key that means nothing."""
+        if self._ours is None:  # most assignments hand out none
+            self._ours, self._theirs = pair()
+            self._ours.setblocking(False)
         key = secrets.token_hex(8)
         self._functions[key] = function.handed_out()
-        return {"socket": self._path, "key": key}
+        return {"descriptor": self._theirs.fileno(), "key": key}
 
     def __enter__(self):
-        if self._functions:  # most assignments hand out none
-            self._listener = socket.socket(socket.AF_UNIX)
-            self._listener.bind(self._path)
-            self._listener.listen(_CONNECTIONS)
-            self._listener.setblocking(False)
+        if self._functions:
             self._thread = threading.Thread(target=self._serve, daemon=True)
             self._thread.start()
         return self
@@ -124,71 +118,44 @@ class Oracle:
     def __exit__(self, *_):
         self._end.set()
         if self._thread:
+            self._theirs.close()  # the process had one of its own
             self._thread.join(_END)
 
     def _serve(self):
-        with self._listener, selectors.DefaultSelector() as ready:
-            ready.register(self._listener, selectors.EVENT_READ)
-            while not self._end.is_set():
-                for key, _ in ready.select(0.05):
-                    if key.data is None:
-                        self._meet(ready)
-                    elif key.data in self._open and not self._go_on(key.data, ready):
-                        self._part(key.data, ready)
-                now = time.monotonic()
-                for talk in [talk for talk in self._open if talk.until < now]:
-                    self._part(talk, ready)
-            for talk in list(self._open):
-                self._part(talk, ready)
+        with self._ours, selectors.DefaultSelector() as ready:
+            ready.register(self._ours, selectors.EVENT_READ)
+            answer = b""
+            while not self._end.is_set() and self._requests <= _REQUESTS:
+                if not ready.select(_GLANCE):
+                    continue
+                try:
+                    if answer:
+                        self._ours.send(answer)
+                        answer = b""
+                    else:
+                        said = self._ours.recv(LARGEST_REQUEST)
+                        if not said:
+                            return
+                        answer = json.dumps(self._answered(said)).encode()
+                except BlockingIOError:
+                    pass  # it was not ready after all
+                except OSError:
+                    return
+                ready.modify(self._ours, selectors.EVENT_WRITE if answer else selectors.EVENT_READ)
 
-    def _meet(self, ready):
-        try:
-            line, _ = self._listener.accept()
-        except OSError:  # it has gone already
-            return
+    def _answered(self, message):
         self._requests += 1
-        if self._requests > _REQUESTS:
-            line.close()
-            return
-        line.setblocking(False)
-        talk = _Talk(line)
-        self._open[talk] = True
-        ready.register(line, selectors.EVENT_READ, talk)
-        if len(self._open) > _CONNECTIONS:  # who asks now need not wait for those who say nothing
-            self._part(next(iter(self._open)), ready)
-
-    def _part(self, talk, ready):
-        del self._open[talk]
-        ready.unregister(talk.line)
-        talk.line.close()
-
-    def _go_on(self, talk, ready):
-        """Hear or send what there is; False at the end."""
+        number = None
         try:
-            if not talk.left:
-                said = talk.line.recv(_BYTES)
-                talk.said += said
-                if b"\n" not in said:
-                    return bool(said) and len(talk.said) < _BYTES
-                talk.left = json.dumps(self._answered(talk.said)).encode() + b"\n"
-                talk.until = time.monotonic() + _PATIENCE
-                ready.modify(talk.line, selectors.EVENT_WRITE, talk)
-            talk.left = talk.left[talk.line.send(talk.left):]
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        return bool(talk.left)
-
-    def _answered(self, line):
+            request = json.loads(message)
+            if isinstance(request["number"], int):
+                number = request["number"]
+            function = self._functions[request["key"]]
+        except Exception:  # no JSON, nested too deeply, no dict, no such key
+            return {"number": number, "error": "a request that cannot be read"}
         begin = time.thread_time()
         if self._computed > _COMPUTING:
-            return {"error": f"more than {_COMPUTING:g} s of computing"}
-        try:
-            request = json.loads(line)
-            answer = self._functions[request["key"]]
-        except Exception:  # no JSON, nested too deeply, no dict, no such key
-            return {"error": "a request that cannot be read"}
-        answer = answer(request)
+            return {"number": number, "error": f"more than {_COMPUTING:g} s of computing"}
+        answer = function(request)
         self._computed += time.thread_time() - begin
-        return answer
+        return {"number": number, **answer}

@@ -8,25 +8,23 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
-import tempfile
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from jupyter_client.manager import AsyncKernelManager
 from nbclient.exceptions import DeadKernelError
 from nbformat.v4 import new_output
 from nbgrader.preprocessors import Execute, NbGraderPreprocessor
 from nbgrader.utils import is_grade
-from traitlets import Float, Int, Unicode
-from traitlets.config import Config
+from traitlets import Any, Float, Int, Unicode
 
 from .apart import SHIPPED
 from .calibration import allowed
 from .checking import ANSWERS, INPUTS
 from .effort import Meter, share, slow_seconds
+from .fenced import Fenced, scratch_folder
+from .fenced_kernel import kernel_manager
 from .oracle import Oracle
 from .questions import ASSIGNMENTS, FILES
 from .questions.question import Faster
@@ -47,7 +45,11 @@ _TOO_LONG = ("A cell ran for too long: look for a loop that does not end, or for
 
 
 class SandboxedExecute(Execute):
-    """Runs the notebook in a kernel behind the fences of `sandbox.py`, in an empty folder of its own."""
+    """Runs the notebook in a kernel behind fences, in an empty folder of its own."""
+
+    #: Why a process behind the fences could not be started for a submission, which was not run therefore.
+    not_started: ClassVar[str] = ""
+    standing = Any(help="The fences that stand here, as `fences.required` has found them.").tag(config=True)
 
     secret = Unicode("", help="What the hidden numbers are drawn from.").tag(config=True)
     submitted = Unicode("", help="Folder of the students' folders.").tag(config=True)
@@ -63,38 +65,39 @@ class SandboxedExecute(Execute):
         drawn = {name: question.drawn(*seeds) for name, question in questions.items()}
         self._questions, self._drawn, self._meter, self._answered = questions, drawn, None, {}
         self._watch = None
-        with tempfile.TemporaryDirectory(prefix="coursework-") as scratch:
-            folder = Path(scratch, "submission")
-            oracle = Oracle(folder / ".runtime" / "oracle")
-            self._prepare(Path(scratch), folder, oracle)
+        with scratch_folder() as scratch:
+            oracle = Oracle()
+            self._prepare(scratch, oracle)
             for name in FILES.get(given["assignment"], ()):
                 attached = Path(self.submitted, given["student"], given["assignment"], name)
                 if attached.exists():
-                    shutil.copyfile(attached, folder / name)
-            resources["metadata"]["path"] = str(folder)
+                    shutil.copyfile(attached, self._fenced.folder / name)
+            resources["metadata"]["path"] = str(self._fenced.folder)
             try:
                 with oracle:
                     super().preprocess(nb, resources)
-            except DeadKernelError:
-                resources["coursework_end"] = _STUCK if self._watch and self._watch.killed else _ENDED
             except Exception as error:  # nbclient's of a kernel that does not answer, whatever their class
-                resources["coursework_end"] = f"{error}"[:500]
+                if self._watch is None:  # nothing of the submission has run; no mark follows from that
+                    SandboxedExecute.not_started = str(error) or type(error).__name__
+                    raise
+                stuck = _STUCK if self._watch.killed else _ENDED
+                resources["coursework_end"] = stuck if isinstance(error, DeadKernelError) else f"{error}"[:500]
             finally:
                 if self._watch:
                     self._watch.end()
-            report = Path(scratch, "fences")
-            resources["coursework_fences"] = report.read_text().split("\n")[:-1] if report.exists() else []
+                self._fenced.end()
+            resources["coursework_fences"] = self.standing.names
         resources["coursework_cases"], resources["coursework_answers"] = drawn, self._answered
         return nb, resources
 
     def on_cell_execute(self, cell, **_):
         """Before a cell runs. The cases of a question that is measured become known here, and its clock is running."""
         if self._meter is None and any(question.effort for question in self._questions.values()):
-            self._meter = Meter(self.km.provisioner.pid)
+            self._meter = Meter(self._fenced.pid)
         if is_grade(cell) and self._questions[name := cell.metadata.nbgrader.grade_id].effort:
             self._meter.start()
             self._tell(name)
-        self._watch = Watch(self.km.provisioner.process, seconds=self.cell_seconds, patience=self.cell_patience)
+        self._watch = Watch(self._fenced, seconds=self.cell_seconds, patience=self.cell_patience)
 
     def on_cell_executed(self, **said):
         """After it. What a later message adds to its output comes too late."""
@@ -110,44 +113,29 @@ class SandboxedExecute(Execute):
 
     def _tell(self, measured=None):
         """Write the cases where the submission finds them: of what is measured, only those of this question."""
-        self._inputs.write_text(json.dumps({
+        self._inputs = self._fenced.give("inputs.json", json.dumps({
             name: asked if name == measured or not self._questions[name].effort else {**asked, "cases": []}
             for name, asked in self._asked.items()
-        }), encoding="utf-8")
+        }).encode())
 
-    def _prepare(self, scratch, folder, oracle):
-        """An empty folder, what is importable, the cases, and the kernel's description."""
-        library, runtime = scratch / "library", folder / ".runtime"
-        (library / "coursework").mkdir(parents=True)
-        runtime.mkdir(parents=True)
+    def _prepare(self, scratch, oracle):
+        """An empty folder, what is importable, the cases, and whatever else the process is given."""
+        self._fenced = Fenced(scratch, self.standing.layers, address_space=self.address_space,
+                              seconds=allowed(self.processor_seconds))
         for name, source in SHIPPED.items():
-            (library / "coursework" / name).write_bytes(source.read_bytes())
-        self._inputs = scratch / "inputs.json"
+            self._library = self._fenced.give(f"library/coursework/{name}", source.read_bytes()).parents[1]
         self._asked = {
             name: {"cases": [case.as_data(oracle.hand_out) for case in cases], "facts": dict(cases[0].facts)}
             for name, cases in self._drawn.items()
         }
         self._tell()
-        command = [sys.executable, "-I", str(_PACKAGE / "sandbox.py"), str(library), str(self.address_space),
-                   str(allowed(self.processor_seconds)), str(scratch / "fences"), "-f", "{connection_file}"]
-        surroundings = {INPUTS: str(self._inputs), "HOME": str(folder), "TMPDIR": str(folder),
-                        "IPYTHONDIR": str(folder), "JUPYTER_RUNTIME_DIR": str(runtime),
-                        "OPENBLAS_NUM_THREADS": "1", "MPLBACKEND": "agg"}
-        kernel = scratch / "kernels" / "submission"
-        kernel.mkdir(parents=True)
-        (kernel / "kernel.json").write_text(json.dumps({
-            "argv": command, "display_name": "submission", "language": "python", "env": surroundings,
-        }))
-        self._kernel_folder, self._runtime = str(scratch / "kernels"), str(runtime)
-        self.kernel_name = "submission"
+        self._descriptors = oracle.descriptors
 
     def create_kernel_manager(self):
-        """Spoken to through files in the submission's folder: it has no network."""
-        config = Config({"KernelManager": {"transport": "ipc"}})
-        self.km = AsyncKernelManager(kernel_name=self.kernel_name, config=config)
-        self.km.kernel_spec_manager.kernel_dirs = [self._kernel_folder]
-        self.km.connection_file = str(Path(self._runtime, "kernel.json"))
-        self.km.ip = str(Path(self._runtime, "socket"))
+        """Spoken to through descriptors that it inherits: it has no network, and can open no socket."""
+        self.km = kernel_manager(
+            self._fenced, library=self._library, descriptors=self._descriptors,
+            surroundings={INPUTS: str(self._inputs), "OPENBLAS_NUM_THREADS": "1", "MPLBACKEND": "agg"})
         return self.km
 
 
