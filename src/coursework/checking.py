@@ -10,7 +10,7 @@ import json
 import os
 from pathlib import Path
 
-from .asking import ask
+from .asking import ask, namespace, released
 
 __all__ = ["ANSWERS", "INPUTS", "check", "facts"]
 
@@ -60,11 +60,28 @@ def check(assignment, name, answer, variant=0):
     from .verdicts import judge
 
     question = find(assignment, name)
-    cases = question.drawn(variant)
-    verdict = judge(question, cases, ask(answer, [case.as_data() for case in cases]),
-                    lambda: measured_here(question.effort, cases, answer))
+    cases = question.posed(variant)
+    wrong = _wrong_helpers(assignment, question, answer, variant)
+    verdict = judge(question, cases, ask(answer, [released(case.as_data(), wrong) for case in cases]),
+                    lambda: measured_here(question.effort, cases, answer),
+                    lambda case: ask(answer, [case.as_data()])[0])
     print(verdict)
     return verdict.points
+
+
+def _wrong_helpers(assignment, question, answer, variant):
+    """Which earlier questions' functions, of those that an answer finds by name, are wrong."""
+    from .questions import find
+    from .verdicts import right_answers
+
+    there, wrong = namespace(answer), []
+    for name in question.helpers:
+        if callable(there.get(name)):
+            earlier = find(assignment, name)
+            cases = earlier.drawn(variant)
+            if not right_answers(earlier, cases, ask(there[name], [case.as_data() for case in cases])):
+                wrong.append(name)
+    return wrong
 
 
 def facts(assignment, name, variant=0) -> dict:

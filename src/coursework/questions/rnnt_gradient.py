@@ -10,6 +10,7 @@ import numpy as np
 from reference_impl import log_softmax, rnnt
 from reference_impl.semiring import COUNT
 
+from . import ladders
 from .question import Case, Question
 from .rnnt_inputs import blocked, utterances, with_logits
 
@@ -295,6 +296,18 @@ LOGITS_MISTAKES = {
 }
 
 
+def _log_alpha(log_probs, targets, blank):
+    return rnnt.log_alpha(log_probs, targets, blank=blank)
+
+
+def _log_beta(log_probs, targets, blank):
+    return rnnt.log_beta(log_probs, targets, blank=blank)
+
+
+def _grad_log_probs(log_probs, targets, blank):
+    return rnnt.grad_log_probs(log_probs, targets, blank=blank)
+
+
 def gradient_cases(rng):
     return [*utterances(rng), blocked(rng)]
 
@@ -305,13 +318,16 @@ def logit_cases(rng):
 
 QUESTIONS = [
     Question("paths_through_an_arc", {"number": 1.0}, arc_cases, paths_through, COUNT_MISTAKES),
-    Question("log_alpha", {"labels": 1.5, "edges": 0.5}, utterances,
-             lambda log_probs, targets, blank: rnnt.log_alpha(log_probs, targets, blank=blank), ALPHA_MISTAKES),
-    Question("log_beta", {"labels": 1.5, "edges": 0.5}, utterances,
-             lambda log_probs, targets, blank: rnnt.log_beta(log_probs, targets, blank=blank), BETA_MISTAKES),
-    Question("grad_log_probs", {"labels": 1.0, "edges": 0.5, "no alignment": 0.5}, gradient_cases,
-             lambda log_probs, targets, blank: rnnt.grad_log_probs(log_probs, targets, blank=blank),
-             LOG_PROBS_MISTAKES),
+    Question("log_alpha", {"labels": 1.5, "edges": 0.5}, utterances, _log_alpha, ALPHA_MISTAKES,
+             ladder=ladders.of_log_probs(ladders.LOG_ALPHA, ladders.rnnt)),
+    Question("log_beta", {"labels": 1.5, "edges": 0.5}, utterances, _log_beta, BETA_MISTAKES,
+             ladder=ladders.of_log_probs(ladders.LOG_BETA, ladders.rnnt)),
+    Question("grad_log_probs", {"labels": 1.0, "edges": 0.5, "no alignment": 0.5}, gradient_cases, _grad_log_probs,
+             LOG_PROBS_MISTAKES,
+             ladder=ladders.of_log_probs(ladders.GRADIENT, partial(ladders.rnnt, impossible=True)),
+             helpers={"log_alpha": _log_alpha, "log_beta": _log_beta}),
     Question("grad_logits", {"labels": 2.0, "edges": 0.5, "no alignment": 0.5}, logit_cases,
-             lambda logits, targets, blank: rnnt.grad_logits(logits, targets, blank=blank), LOGITS_MISTAKES),
+             lambda logits, targets, blank: rnnt.grad_logits(logits, targets, blank=blank), LOGITS_MISTAKES,
+             ladder=ladders.of_logits(ladders.GRADIENT, partial(ladders.rnnt, impossible=True, logits=True)),
+             helpers={"log_alpha": _log_alpha, "log_beta": _log_beta, "grad_log_probs": _grad_log_probs}),
 ]
