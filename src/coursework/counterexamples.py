@@ -19,6 +19,7 @@ __all__ = ["circumstances", "drawn", "places"]
 
 _PATHS = 8  # that are written out
 _ENTRIES = 60  # of an array that is written out
+_DIGITS = (5, 9, 15)  # as many as are needed to see a difference
 _INDENT = " " * 6  # in Markdown, code within an item of a list
 
 
@@ -208,10 +209,10 @@ def _share(p):
     return str(near) if abs(float(near) - p) < 1e-12 else f"{p:.6g}"
 
 
-def _number(x):
+def _number(x, digits=6):
     if isinstance(x, float) and not np.isfinite(x):
         return "np.nan" if x != x else "np.inf" if x > 0 else "-np.inf"
-    return f"{x + 0:.6g}"
+    return str(x) if isinstance(x, bool) else _short(x, digits)
 
 
 def _alignments(problem):
@@ -231,24 +232,31 @@ def _values(tried, expected):
         return [f"found     {tried.complaint}", *([f"expected  {_one_line(tried.expected)}"] * expected)]
     value, right = np.asarray(tried.value), np.asarray(tried.expected)
     if value.ndim < 2 or value.size > _ENTRIES:
-        return [f"found     {_one_line(value)}", *([f"expected  {_one_line(right)}"] * expected)]
+        digits = next((n for n in (6, 9, 15) if _one_line(value, n) != _one_line(right, n)), 15)
+        return [f"found     {_one_line(value, digits)}", *([f"expected  {_one_line(right, digits)}"] * expected)]
     with np.errstate(invalid="ignore"):
         apart = ~np.isclose(value, right, rtol=tried.tolerance, atol=tried.tolerance, equal_nan=True)
-    said = [_row(row) for row in value]
+    digits = next((n for n in _DIGITS if all(_short(x, n) != _short(y, n) for x, y in zip(value[apart], right[apart],
+                                                                                       strict=True))), _DIGITS[-1])
+    said = [_row(row, digits) for row in value]
     width, lines = max(map(len, said)), []
     for t, row in enumerate(said):
         line = f"t = {t}  found {row:{width}}"
         if expected:
-            line += f"   expected {_row(right[t])}{'   <' if apart[t].any() else ''}"
+            line += f"   expected {_row(right[t], digits)}{'   <' if apart[t].any() else ''}"
         lines.append(line)
     return lines
 
 
-def _row(row):
-    return " | ".join(" ".join(f"{x + 0.0:.5g}" for x in part) for part in np.atleast_2d(row))
+def _row(row, digits):
+    return " | ".join(" ".join(_short(x, digits) for x in part) for part in np.atleast_2d(row))
 
 
-def _one_line(value):
+def _short(x, digits):
+    return "0" if abs(x) < 1e-14 else f"{x:.{digits}g}"
+
+
+def _one_line(value, digits=6):
     if np.ndim(value) and np.size(value) > _ENTRIES:
         return f"an array of shape {np.shape(value)}"
-    return _nested(np.asarray(value), _number)
+    return _nested(np.asarray(value), lambda x: _number(x, digits))

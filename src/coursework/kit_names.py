@@ -33,8 +33,18 @@ _PROBES = 3  # so many wrong answers are compared with all sentences
 
 
 def kit_name(ladder, tried) -> str:
-    """The first sentence that explains all answers, right and wrong; empty if none does."""
+    """The first sentence that explains all answers, right and wrong, or all but those to the most special inputs.
+
+    These have masked scores or an empty target: there one mistake is written in several ways, which differ. Empty if no
+    sentence does.
+    """
     compared = [(problem, each) for each in tried if (problem := ladder.problem_of(each.case)) is not None]
+    plain = [(problem, each) for problem, each in compared
+             if np.isfinite(problem.logits).all() and len(problem.targets)]
+    return _name_of(ladder, compared) or (_name_of(ladder, plain) if len(plain) < len(compared) else "")
+
+
+def _name_of(ladder, compared):
     wrong = [pair for pair in compared if pair[1].wrong]
     if not wrong or any(each.value is None or each.value.dtype.kind not in "if" for _, each in wrong):
         return ""

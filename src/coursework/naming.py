@@ -12,7 +12,7 @@ from reference_impl.conformance.problem import LOSSES
 
 from .kit_names import kit_name
 from .questions.ladders import GRADIENT
-from .signs import rounding, sign
+from .signs import nearly, sign
 from .tried import UNNAMED, same
 
 __all__ = ["Naming"]
@@ -32,19 +32,33 @@ class Naming:
 
     def __init__(self, question, graded, small):
         self._question, self._graded, self._small = question, graded, small
-        self._kit = None
         groups = {}
         for each in graded:
             groups.setdefault(each.case.group, []).append(each)
         self._wrong = {group: those for group, those in groups.items() if any(each.wrong for each in those)}
         self._explained = {group: self._known(those) for group, those in self._wrong.items()}
 
-    def name(self, group) -> str:
-        """What is wrong in a group, as a sentence."""
+    def names(self) -> list[str]:
+        """What is wrong, as sentences: one that explains everything, or else what there is to say of each group."""
+        everything = self._of_everything()
+        if everything:
+            return [everything]
+        named = {group: self._of_group(group) for group in self._wrong}
+        found = list(dict.fromkeys(name for name in named.values() if name))
+        nameless = [self._complaint(self._wrong[group]) for group, name in named.items() if not name]
+        return found + nameless[:1]  # others would be numbers only, which the smallest input shows better
+
+    def _of_everything(self):
+        wrong = [each for each in self._graded if each.wrong]
+        known = set.intersection(*map(set, self._explained.values()))
+        best = self._believed_most([name for name in self._question.mistakes if name in known])
+        return best or self._constant() or self._likeness(wrong) or self._of_the_kit([*self._small, *self._graded])
+
+    def _of_group(self, group):
         those = self._wrong[group]
         wrong = [each for each in those if each.wrong]
-        return (self._best(group) or self._constant() or _again(self._graded, wrong)
-                or self._likeness(wrong) or self._of_the_kit(those) or self._complaint(wrong))
+        return (self._believed_most(self._explained[group]) or _again(self._graded, wrong) or self._likeness(wrong)
+                or len(self._wrong) > 1 and self._of_the_kit(those))
 
     def _known(self, those):
         """The question's mistakes that give all the answers of a group, and not only right ones."""
@@ -64,9 +78,8 @@ class Naming:
             differs |= not same(value, each.expected, each.tolerance)
         return True, differs
 
-    def _best(self, group):
+    def _believed_most(self, names):
         """Of several names the one that explains most groups; one that would have spoilt right answers comes last."""
-        names = self._explained[group]
         if len(names) < 2:
             return names[0] if names else ""
         right = [each for each in self._graded if each.case.group not in self._wrong]
@@ -106,17 +119,13 @@ class Naming:
         return -LOSSES[problem.loss].loss(log_softmax(problem.logits), problem.targets, blank=problem.blank)
 
     def _of_the_kit(self, those):
-        """A sentence of the kit that explains everything, or else all of a group."""
-        if not self._field:
-            return ""
-        if self._kit is None:
-            self._kit = kit_name(self._question.ladder, [*self._small, *self._graded])
-        return self._kit or kit_name(self._question.ladder, those)
+        return kit_name(self._question.ladder, those) if self._field else ""
 
-    def _complaint(self, wrong):
+    def _complaint(self, those):
+        wrong = [each for each in those if each.wrong]
         complaint = wrong[0].complaint
-        if complaint.endswith(UNNAMED) and self._compares and (rounded := rounding(wrong)):
-            return rounded
+        if complaint.endswith(UNNAMED) and self._compares and (near := nearly(wrong)):
+            return near
         return complaint
 
 

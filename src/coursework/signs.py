@@ -12,10 +12,11 @@ import numpy as np
 
 from .tried import same
 
-__all__ = ["rounding", "sign"]
+__all__ = ["nearly", "sign"]
 
 _LARGE = 1e3  # what stands in for an infinity is at least so large
-_ROUNDING = 3e-6  # and what float32 is off by is at most so much
+_ROUNDING = 3e-6  # what float32 is off by is at most so much
+_NEAR = 0.02  # and what is nearly right
 
 
 def sign(wrong, log_z=None) -> str:
@@ -37,8 +38,8 @@ def sign(wrong, log_z=None) -> str:
                 or _shared(wrong, pairs))
 
 
-def rounding(wrong) -> str:
-    """A sentence if all wrong answers are off by rounding only, though their numbers are none of float32."""
+def nearly(wrong) -> str:
+    """A sentence if all wrong answers are nearly right, though their numbers are none of float32."""
     values = [(each.value, np.asarray(each.expected, float)) for each in wrong]
     if not values or any(value is None for value, _ in values):
         return ""
@@ -46,6 +47,9 @@ def rounding(wrong) -> str:
         if all(same(value, right, _ROUNDING) for value, right in values):
             return ("It is right to six digits, and no further: something in it is rounded, as numbers are in float32, "
                     "or has a small number added.")
+        if all(same(value, right, _NEAR) for value, right in values):
+            return ("It is nearly right, to about two digits: something in it is too rough, such as the step of a "
+                    "difference quotient, a number that was rounded, or one that was added and is not small enough.")
     return ""
 
 
@@ -139,20 +143,22 @@ def _over_z(wrong, pairs, log_z):
         return ""
     sizes = []
     for each, (value, right) in zip(wrong, pairs, strict=True):
-        ratio, total = _ratio(value, right, each.tolerance), log_z(each.case)
-        if ratio is None or not 0 < ratio < 1 or total is None or not np.isfinite(total):
+        ratio, total = _ratio(value, right, each.tolerance, least=1), log_z(each.case)
+        if total is None:
+            continue
+        if ratio is None or not 0 < ratio < 1 or not np.isfinite(total):
             return ""
         sizes.append(np.exp(total) * (1 / ratio - 1))
-    if min(sizes) > 0 and max(sizes) < 1.01 * min(sizes) and len(sizes) > 1:
+    if len(sizes) > 1 and 0 < max(sizes) < 1.01 * min(sizes):
         return (f"It is divided by Z + {np.median(sizes):.2g}, where Z belongs; a long utterance has a Z that is "
                 "smaller than any such number.")
     return ""
 
 
-def _ratio(value, right, tolerance):
-    """The one factor between two arrays with more than one entry that is not 0; None if there is none."""
+def _ratio(value, right, tolerance, least=2):
+    """The one factor between two arrays with at least so many entries that are not 0; None if there is none."""
     used = np.isfinite(right) & (np.abs(right) > 1e-6)
-    if used.sum() < 2:
+    if used.sum() < least:
         return None
     ratio = float(np.median(value[used] / right[used]))
     return ratio if np.isfinite(ratio) and same(value, right * ratio, 10 * tolerance) else None
@@ -182,19 +188,22 @@ def _moved(wrong, pairs):
 
 def _rescaled(wrong, pairs):
     """Logarithms of which each frame is off by an amount of its own."""
-    sums, largest = True, True
+    sums, largest, several = True, True, False
     if not all(right.ndim == 2 for _, right in pairs) or not any(len(right) > 1 for _, right in pairs):
         return ""
     for each, (value, right) in zip(wrong, pairs, strict=True):
         finite = np.isfinite(right)
-        if not np.array_equal(finite, np.isfinite(value)) or (finite.sum(axis=1) < 2).all():
+        if not np.array_equal(finite, np.isfinite(value)):
             return ""
+        several |= bool((finite.sum(axis=1) > 1).any())
         apart = np.where(finite, value - right, np.nan)
         if (np.nanmax(apart, axis=1) - np.nanmin(apart, axis=1) > 10 * each.tolerance).any():
             return ""
         used = value[finite.any(axis=1)]
         sums &= bool(np.allclose(np.logaddexp.reduce(used[1:], axis=1), 0.0, atol=1e-9))
         largest &= bool(np.allclose(used[1:].max(axis=1, initial=-np.inf), 0.0, atol=1e-9))
+    if not several:
+        return ""
     if sums:
         return ("Each frame is rescaled so that its states add up to 1, and the factors are lost; keep the sum of "
                 "their logarithms, and put it back.")

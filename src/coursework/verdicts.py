@@ -105,8 +105,7 @@ def _found(question, cases, answers, wrong, graded, again):
         return findings, details
     small = [] if question.ladder is None else _tried(question, cases, answers, [
         i for i, case in enumerate(cases) if case.small and not answers[i].get("skipped")])
-    naming = Naming(question, graded, small)
-    findings = list(dict.fromkeys(naming.name(group) for group in wrong))
+    findings = Naming(question, [each for each in graded if each.case.group in wrong or not each.wrong], small).names()
     if question.ladder is not None:
         everything = [*small, *graded]
         where = [circumstances(everything), places(question.ladder, everything)]

@@ -161,8 +161,13 @@ BETA_MISTAKES = {
 # --- the gradient ---
 
 
+def _is_lost(targets, u, once):
+    """Whether label u stands once more in the target: before it, if the first one is kept, or else after it."""
+    return u < len(targets) and targets[u] in (targets[:u] if once == "first" else targets[u + 1:])
+
+
 def occupancy(log_probs, targets, blank, *, own=1, over_z=True, after_blank=(1, 0), after_label=(0, 1), end=True,
-              leave=False, column=0, top=False):
+              leave=False, column=0, top=False, once=None):
     """Posteriors of the arcs, each at its entry, with a place for each thing that can go wrong in them."""
     T, rows = np.shape(log_probs)[:2]
     found = np.zeros(np.shape(log_probs))
@@ -181,6 +186,8 @@ def occupancy(log_probs, targets, blank, *, own=1, over_z=True, after_blank=(1, 
             steps.append((targets[u], targets[(u + column) % len(targets)], after_label))
         elif top and len(targets):
             steps.append((targets[-1], targets[-1], (0, 0)))
+        if once and _is_lost(targets, u, once):
+            steps = steps[:1]
         for symbol, entry, (dt, du) in steps:
             # the last blank's step to the end is the one that no mistake about beta moves
             onward = ends[T, u] if symbol == blank and (t, u) == (T - 1, rows - 1) else ends[t + dt, u + du]
@@ -210,6 +217,8 @@ WRONG_ARCS = {
     "Blanks of the last frame leave it in every row; that is done in the last row only.": {"leave": True},
     "It stands in the column of the next row's label.": {"column": 1},
     "It writes a label in the last row; none is left there.": {"top": True},
+    "A label that occurs twice has its entries in its first row only; each row has its own.": {"once": "first"},
+    "A label that occurs twice has its entries in its last row only; each row has its own.": {"once": "last"},
 }
 
 
@@ -252,6 +261,14 @@ def _of_one_arc(kept):
     return _probabilities(found)
 
 
+def _added_over(axis):
+    """The softmax term with the occupancy added up over another axis."""
+    def found(log_probs, targets, blank):
+        used = occupancy(log_probs, targets, blank)
+        return np.exp(log_probs) * used.sum(axis, keepdims=True) - used
+    return _probabilities(found)
+
+
 def _on_arcs_only(log_probs, targets, blank):
     """The softmax term at the entries of arcs only."""
     used = occupancy(log_probs, targets, blank)
@@ -282,6 +299,11 @@ LOGITS_MISTAKES = {
         _of_one_arc("label"),
     "The softmax term is missing at symbols that no path uses; the softmax moves them all.":
         _probabilities(_on_arcs_only),
+    "The softmax term adds the occupancy up over the rows; add over the symbols of each node (the wrong axis).":
+        _added_over(1),
+    "The softmax term adds the occupancy up over the frames; add over the symbols of each node (the wrong axis).":
+        _added_over(0),
+    "The softmax term adds the occupancy up over everything; add over the symbols of each node.": _added_over(None),
     "The occupancy is missing.": _merged(1, 0),
     "The occupancy has the wrong sign.": _merged(1, 1),
     "Its sign is wrong.": _merged(-1, 1),
