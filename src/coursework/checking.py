@@ -78,8 +78,9 @@ def _wrong_helpers(assignment, question, answer, variant):
     for name in question.helpers:
         if callable(there.get(name)):
             earlier = find(assignment, name)
-            cases = earlier.drawn(variant)
-            if not right_answers(earlier, cases, ask(there[name], [case.as_data() for case in cases])):
+            cases = [case for case in earlier.posed(variant) if not case.small]
+            data = [released(case.as_data(), wrong) for case in cases]
+            if not right_answers(earlier, cases, ask(there[name], data)):
                 wrong.append(name)
     return wrong
 

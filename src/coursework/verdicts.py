@@ -57,9 +57,7 @@ def judge(question, cases, answers, measure=None, again=None) -> Verdict:
     if (judged := question.judged([cases[i] for i in graded], [answers[i] for i in graded])) is not None:
         points, findings = judged
         return Verdict(question.name, points, question.total, tuple(findings) or ("right",))
-    own = _tried(question, cases, answers, graded)
-    helped = _tried(question, cases, answers, [i for i, case in enumerate(cases) if case.helpers and not case.small])
-    helped = [] if any(each.answer.get("skipped") for each in helped) else helped
+    own, helped = _own_and_helped(question, cases, answers)
     wrong, wrong_with_help = _wrong_groups(question, own), _wrong_groups(question, helped)
     carried = [group for group in wrong if helped and group not in wrong_with_help]
     wrong = [group for group in wrong if group not in carried]
@@ -82,9 +80,20 @@ def judge(question, cases, answers, measure=None, again=None) -> Verdict:
 
 
 def right_answers(question, cases, answers) -> bool:
-    """Whether all answers that earn points are right."""
-    graded = [i for i, case in enumerate(cases) if case.graded]
-    return len(answers) == len(cases) and not any(each.wrong for each in _tried(question, cases, answers, graded))
+    """Whether all answers that earn points are right, as they are or with right functions of earlier questions."""
+    if len(answers) != len(cases):
+        return False
+    own, helped = _own_and_helped(question, cases, answers)
+    wrong = _wrong_groups(question, own)
+    return not wrong or bool(helped) and not set(wrong) & set(_wrong_groups(question, helped))
+
+
+def _own_and_helped(question, cases, answers):
+    """What was answered, and what with right functions of earlier questions; nothing, if there was no need for that."""
+    own = _tried(question, cases, answers, [i for i, case in enumerate(cases) if case.graded])
+    helped = [i for i, case in enumerate(cases) if case.helpers and not case.small]
+    needed = not any(answers[i].get("skipped") for i in helped)
+    return own, _tried(question, cases, answers, helped) if needed else []
 
 
 def _tried(question, cases, answers, places):
