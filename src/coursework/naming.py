@@ -12,7 +12,7 @@ from reference_impl.conformance.problem import LOSSES
 
 from .kit_names import kit_name
 from .questions.ladders import GRADIENT
-from .signs import nearly, sign
+from .signs import hint, sign
 from .tried import UNNAMED, same
 
 __all__ = ["Naming"]
@@ -52,13 +52,11 @@ class Naming:
         wrong = [each for each in self._graded if each.wrong]
         known = set.intersection(*map(set, self._explained.values()))
         best = self._believed_most([name for name in self._question.mistakes if name in known])
-        return best or self._constant() or self._likeness(wrong) or self._of_the_kit([*self._small, *self._graded])
+        return best or self._constant() or self._likeness(wrong) or self._of_the_kit()
 
     def _of_group(self, group):
-        those = self._wrong[group]
-        wrong = [each for each in those if each.wrong]
-        return (self._believed_most(self._explained[group]) or _again(self._graded, wrong) or self._likeness(wrong)
-                or len(self._wrong) > 1 and self._of_the_kit(those))
+        wrong = [each for each in self._wrong[group] if each.wrong]
+        return self._believed_most(self._explained[group]) or _again(self._graded, wrong) or self._likeness(wrong)
 
     def _known(self, those):
         """The question's mistakes that give all the answers of a group, and not only right ones."""
@@ -118,15 +116,15 @@ class Naming:
             return None
         return -LOSSES[problem.loss].loss(log_softmax(problem.logits), problem.targets, blank=problem.blank)
 
-    def _of_the_kit(self, those):
-        return kit_name(self._question.ladder, those) if self._field else ""
+    def _of_the_kit(self):
+        """A few answers are explained by one of its thousands of mistakes by chance, and so all have to be."""
+        return kit_name(self._question.ladder, [*self._small, *self._graded]) if self._field else ""
 
     def _complaint(self, those):
         wrong = [each for each in those if each.wrong]
         complaint = wrong[0].complaint
-        if complaint.endswith(UNNAMED) and self._compares and (near := nearly(wrong)):
-            return near
-        return complaint
+        said = hint(wrong) if complaint.endswith(UNNAMED) and self._compares else ""
+        return said or complaint
 
 
 def _again(graded, wrong):

@@ -12,7 +12,7 @@ import numpy as np
 
 from .tried import same
 
-__all__ = ["nearly", "sign"]
+__all__ = ["hint", "sign"]
 
 _LARGE = 1e3  # what stands in for an infinity is at least so large
 _ROUNDING = 3e-6  # what float32 is off by is at most so much
@@ -38,11 +38,16 @@ def sign(wrong, log_z=None) -> str:
                 or _shared(wrong, pairs))
 
 
-def nearly(wrong) -> str:
-    """A sentence if all wrong answers are nearly right, though their numbers are none of float32."""
+def hint(wrong) -> str:
+    """What can be seen of wrong numbers that have no name: that they are nearly right, or that some are missing."""
     values = [(each.value, np.asarray(each.expected, float)) for each in wrong]
     if not values or any(value is None for value, _ in values):
         return ""
+    if all(_absent(each.value, right, each.tolerance, -np.inf) for each, (_, right) in zip(wrong, values, strict=True)):
+        return ("-inf stands where paths lead, and all else is right: these entries are not computed, or are read before "
+                "they are.")
+    if all(_absent(each.value, right, each.tolerance, 0.0) for each, (_, right) in zip(wrong, values, strict=True)):
+        return "0 stands where something else belongs, and all else is right: these entries are not computed."
     with np.errstate(all="ignore"):
         if all(same(value, right, _ROUNDING) for value, right in values):
             return ("It is right to six digits, and no further: something in it is rounded, as numbers are in float32, "
@@ -51,6 +56,11 @@ def nearly(wrong) -> str:
             return ("It is nearly right, to about two digits: something in it is too rough, such as the step of a "
                     "difference quotient, a number that was rounded, or one that was added and is not small enough.")
     return ""
+
+
+def _absent(value, right, tolerance, absent):
+    """Whether all wrong entries of an array are this number."""
+    return value.ndim > 0 and same(np.where(value == absent, right, value), right, tolerance)
 
 
 def _all(wrong, pairs, made):

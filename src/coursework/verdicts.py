@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from .counterexamples import circumstances, drawn, places
 from .effort import said, sufficient
 from .naming import Naming
-from .tried import Tried
+from .tried import UNNAMED, Tried
 
 __all__ = ["Verdict", "judge", "right_answers"]
 
@@ -125,6 +125,7 @@ def _found(question, cases, answers, wrong, graded, again):
         if example is not None:
             text = drawn(example, question.ladder, expected=question.shows_expected)
             details.append(f"{_SMALLEST}\n\n{text}")
+            findings = [f"It {UNNAMED}." if each.endswith(UNNAMED) else each for each in findings]
     return findings, details
 
 
