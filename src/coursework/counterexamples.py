@@ -181,7 +181,7 @@ def _table_sets(problem, shape):
 def drawn(tried, ladder, *, expected=True) -> str:
     """The input, its alignments if they are few, what came back and, if ``expected``, what is right; lines of text."""
     case = tried.case
-    lines = [f"{name} = {_written(name, value, case)}" for name, value in case.arguments.items()]
+    lines = [f"{name} = {_written(name, value)}" for name, value in case.arguments.items()]
     problem = ladder.problem_of(case) if ladder is not None and ladder.problem_of is not None else None
     if problem is not None and len(problem.logits) <= 3 and len(problem.targets) <= 3:
         lines += _alignments(problem)
@@ -189,13 +189,13 @@ def drawn(tried, ladder, *, expected=True) -> str:
     return "\n".join(f"{_INDENT}{line}" for line in lines)
 
 
-def _written(name, value, case):
+def _written(name, value):
     """An argument as it can be typed."""
     if name == "log_probs" or name == "frozen_at":
         return f"np.log({_nested(np.exp(value), _share)})"
-    if np.ndim(value):
-        return f"np.array({_nested(np.asarray(value), _number)})" if name != "targets" else str(np.asarray(value).tolist())
-    return _number(value)
+    if name == "targets":
+        return str(np.asarray(value).tolist())
+    return f"np.array({_nested(np.asarray(value), _number)})" if np.ndim(value) else _number(value)
 
 
 def _nested(array, written):

@@ -83,7 +83,7 @@ def _sentences(ladder, problem, names):
     return _some(ladder.field, ladder.variable, problem, set(names))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def _all(field, variable, scores, shape, targets, blank):
     problem = Problem("", "", np.frombuffer(scores).reshape(shape).copy(), np.array(targets, dtype=np.int64), blank)
     return _some(field, variable, problem, None)
@@ -104,17 +104,8 @@ def _some(field, variable, problem, only):
 
 
 def _tables(field, problem, only):
-    """Alpha or beta with each mistake in it, or of each wrong input."""
+    """Alpha or beta of each wrong input, and with each mistake in it: what is wrong with everything is said first."""
     ctc, log_probs = problem.loss == "ctc", log_softmax(problem.logits)
-    make, changes = (Lattice, LATTICES) if ctc else (Grid, GRIDS)
-    sweep = "alpha" if field == LOG_ALPHA else "beta"
-    for name, change in changes.items():
-        for each in change if isinstance(change, list) else [change]:
-            if only is None or name in only:
-                with suppress(*_NONE):
-                    lattice = make(log_probs, problem.targets, problem.blank)
-                    each(lattice)
-                    yield name, getattr(lattice, sweep)()
     right = getattr(LOSSES[problem.loss], field)
     for name, made in SCORES.items():
         if only is None or name in only:
@@ -125,6 +116,15 @@ def _tables(field, problem, only):
             with suppress(*_NONE):
                 other, _ = made(problem)
                 yield name, right(log_softmax(other.logits), other.targets, blank=other.blank)
+    make, changes = (Lattice, LATTICES) if ctc else (Grid, GRIDS)
+    sweep = "alpha" if field == LOG_ALPHA else "beta"
+    for name, change in changes.items():
+        for each in change if isinstance(change, list) else [change]:
+            if only is None or name in only:
+                with suppress(*_NONE):
+                    lattice = make(log_probs, problem.targets, problem.blank)
+                    each(lattice)
+                    yield name, getattr(lattice, sweep)()
 
 
 def _plain(sentence):

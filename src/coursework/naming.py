@@ -60,7 +60,7 @@ class Naming:
 
     def _known(self, those):
         """The question's mistakes that give all the answers of a group, and not only right ones."""
-        return [name for name, mistake in self._question.mistakes.items() if self._gives(mistake, those) == (True, True)]
+        return [name for name, mistake in self._question.mistakes.items() if all(self._gives(mistake, those))]
 
     def _gives(self, mistake, those):
         """Whether a mistake gives all these answers, and whether it has one that is not right."""

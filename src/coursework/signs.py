@@ -44,8 +44,8 @@ def hint(wrong) -> str:
     if not values or any(value is None for value, _ in values):
         return ""
     if all(_absent(each.value, right, each.tolerance, -np.inf) for each, (_, right) in zip(wrong, values, strict=True)):
-        return ("-inf stands where paths lead, and all else is right: these entries are not computed, or are read before "
-                "they are.")
+        return ("-inf stands where paths lead, and all else is right: these entries are not computed, or are read "
+                "before they are.")
     if all(_absent(each.value, right, each.tolerance, 0.0) for each, (_, right) in zip(wrong, values, strict=True)):
         return "0 stands where something else belongs, and all else is right: these entries are not computed."
     with np.errstate(all="ignore"):
@@ -224,7 +224,8 @@ def _rescaled(wrong, pairs):
     if max(apart) < 1e-6:
         return ("In each input all logarithms are off by one amount: a factor that all paths share is missing, or is "
                 "there twice.")
-    return "Each frame is off by an amount of its own: a factor that all its states share is missing, or is there twice."
+    return ("Each frame is off by an amount of its own: a factor that all its states share is missing, or is there "
+            "twice.")
 
 
 def _shared(wrong, pairs):

@@ -51,7 +51,8 @@ def judge(question, cases, answers, measure=None, again=None) -> Verdict:
     it, or if a large case is wrong, right answers earn nothing. Without ``measure`` only right and wrong is judged.
     ``again(case)`` asks about one more case; without it nothing smaller than what was asked can be found.
     """
-    if len(answers) != len(cases):
+    answers = _filled(cases, answers)
+    if answers is None:
         return Verdict(question.name, 0.0, question.total, ("There is no answer.",))
     graded = [i for i, case in enumerate(cases) if case.graded]
     if (judged := question.judged([cases[i] for i in graded], [answers[i] for i in graded])) is not None:
@@ -81,11 +82,20 @@ def judge(question, cases, answers, measure=None, again=None) -> Verdict:
 
 def right_answers(question, cases, answers) -> bool:
     """Whether all answers that earn points are right, as they are or with right functions of earlier questions."""
-    if len(answers) != len(cases):
+    answers = _filled(cases, answers)
+    if answers is None:
         return False
     own, helped = _own_and_helped(question, cases, answers)
     wrong = _wrong_groups(question, own)
     return not wrong or bool(helped) and not set(wrong) & set(_wrong_groups(question, helped))
+
+
+def _filled(cases, answers):
+    """As many answers as there are cases; those that earn nothing by themselves may be missing. None if others are."""
+    missing = len(cases) - len(answers)
+    if not missing or len(answers) == sum(case.graded for case in cases):
+        return [*answers, *({"skipped": True} for _ in range(missing))]
+    return None
 
 
 def _own_and_helped(question, cases, answers):

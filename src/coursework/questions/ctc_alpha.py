@@ -101,7 +101,7 @@ QUESTIONS = [
         "The labels are in reverse order.": lambda targets, blank: extended(targets[::-1], blank),
         "A label that is equal to the one before it is left out; it stands twice.":
             lambda targets, blank: extended([k for k, _ in groupby(targets.tolist())], blank),
-        "It is the target alone.": lambda targets, blank: np.array(targets),
+        "It is the target alone. There are no blanks.": lambda targets, blank: np.array(targets),
     }, ladder=ladders.Ladder(_targets, _target_of)),
     Question("log_alpha", {"different labels": 3.0, "equal labels": 2.0, "edges": 1.0}, utterances,
              _log_alpha, ctc_mistakes.LOG_ALPHA, ladder=ladders.of_log_probs(ladders.LOG_ALPHA, ladders.ctc),

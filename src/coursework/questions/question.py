@@ -24,8 +24,8 @@ class Case:
 
     ``arguments`` are handed to the answer; without any, the answer is a value, and ``facts`` are what it is about.
     An argument may be an :class:`..oracle.Function`. ``large`` cases have many numbers, which travel packed, and are
-    those whose time and memory is measured. ``small`` ones earn nothing, and show what is wrong. With ``helpers``, right
-    functions by name, the case is asked again with these in the place of the student's own.
+    those whose time and memory is measured. ``small`` ones earn nothing, and show what is wrong. With ``helpers``,
+    right functions by name, the case is asked again with these in the place of the student's own.
     """
 
     group: str
