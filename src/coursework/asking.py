@@ -8,6 +8,8 @@ to its process can change a mark.
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import io
 import signal
 import threading
@@ -19,7 +21,7 @@ from .calibration import Used
 from .calling import Elsewhere
 from .encoding import decoded, encoded
 
-__all__ = ["INPUTS", "PATIENCE", "SECONDS", "ask"]
+__all__ = ["INPUTS", "PATIENCE", "SECONDS", "SPARE", "ask", "namespace", "released"]
 
 #: Environment variable with the file of cases, where answers are only taken down.
 INPUTS = "COURSEWORK_INPUTS"
@@ -28,6 +30,9 @@ INPUTS = "COURSEWORK_INPUTS"
 SECONDS = 5.0
 #: Seconds on the clock that one call may take. Only what sleeps gets there, or waits for what never comes.
 PATIENCE = 120.0
+#: Processor time of all cases together that are asked only if there is time to spare.
+SPARE = 2.0
+_SKIPPED = {"skipped": True}
 _PRINTED = 2_000  # characters of output that are kept
 _RUNNING, _WAITING = "still running after", "still waiting after"
 _TICK = 0.01  # seconds: timers of processor time need not be more exact
@@ -102,7 +107,9 @@ def ask(answer, cases, *, seconds=SECONDS, patience=PATIENCE) -> list[dict]:
     cases : list of dicts
         ``{"arguments": {name: encoded value}}``; arguments are handed over in this order. ``{"function": line}`` in the
         place of an encoded value is a function that is called through this line. A case without arguments asks for a
-        value. If some arguments are packed, so is the answer.
+        value. If some arguments are packed, so is the answer. A case with ``"helpers"``, functions as above by name, is
+        asked with these in the place of the functions of these names that ``answer`` calls; one with ``"spare"`` if
+        there is time to spare; one with ``"skip"`` is not asked.
     seconds : float
         Processor time that one call may take.
     patience : float
@@ -111,7 +118,8 @@ def ask(answer, cases, *, seconds=SECONDS, patience=PATIENCE) -> list[dict]:
     Returns
     -------
     list of dicts
-        For each case ``{"value": encoded}`` or ``{"error": text}``, and ``"printed"`` if something was.
+        For each case ``{"value": encoded}`` or ``{"error": text}``, and ``"printed"`` if something was; the names of
+        helpers under ``"helped"``. ``{"skipped": True}`` is for a case that was not asked.
 
     Examples
     --------
@@ -121,13 +129,63 @@ def ask(answer, cases, *, seconds=SECONDS, patience=PATIENCE) -> list[dict]:
     >>> ask(lambda x: x / 0, [case])
     [{'error': 'ZeroDivisionError: division by zero'}]
     """
-    answers, stuck = [], None
+    answers, stuck, spare = [], {}, SPARE  # stuck: by whether helpers were in place
     for case in cases:
-        found = {"error": stuck} if stuck else _asked(answer, case, seconds, patience)
-        if found.get("error", "").startswith((_RUNNING, _WAITING)):
-            stuck = found["error"]  # the others are not waited for
-        answers.append(found)
+        helpers, is_spare = case.get("helpers", {}), case.get("spare", False)
+        helped = bool(helpers)
+        useless = helpers and not is_spare and not namespace(answer)
+        if case.get("skip") or useless or is_spare and (stuck or spare <= 0):
+            answers.append(dict(_SKIPPED))
+        elif helped in stuck:  # the others are not waited for
+            answers.append(dict(stuck[helped]))
+        else:
+            begin = thread_time()
+            with _in_the_place_of(answer, helpers) as names:
+                found = _asked(answer, case, min(seconds, spare) if is_spare else seconds, patience)
+            if names:
+                found["helped"] = names
+            if found.get("error", "").startswith((_RUNNING, _WAITING)):
+                stuck[helped] = {"error": found["error"]}
+                if is_spare:
+                    found = dict(_SKIPPED)
+            if is_spare:
+                spare -= thread_time() - begin
+            answers.append(found)
     return answers
+
+
+def released(data, names) -> dict:
+    """A case as data, with no other helpers than these. Without any it is not asked, unless there is time to spare."""
+    if not data.get("helpers"):
+        return data
+    kept = {name: line for name, line in data["helpers"].items() if name in names}
+    return {**data, "helpers": kept} if kept or data.get("spare") else {"arguments": {}, "skip": True}
+
+
+def namespace(answer) -> dict:
+    """The names that a function finds where it was written; none if it is no function."""
+    try:
+        while isinstance(answer, functools.partial):
+            answer = answer.func
+        found = getattr(inspect.unwrap(answer), "__globals__", None) if callable(answer) else None
+    except Exception:  # it is somebody's object
+        found = None
+    return found if type(found) is dict else {}
+
+
+@contextlib.contextmanager
+def _in_the_place_of(answer, helpers):
+    """Puts helpers where an answer finds functions by name, and takes them away again; their names, if it finds any."""
+    there = namespace(answer)
+    before = {name: there[name] for name in helpers if name in there}
+    if there:
+        there.update({name: Elsewhere(line["function"]) for name, line in helpers.items()})
+    try:
+        yield sorted(helpers) if there else []
+    finally:
+        for name in helpers if there else ():
+            there.pop(name, None)
+        there.update(before)
 
 
 def _asked(answer, case, seconds, patience):

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from .apart import Apart, NotApart
+from .asking import released
 from .oracle import Oracle
 from .questions import ASSIGNMENTS, FILES
 from .session import here
@@ -24,14 +25,17 @@ _HERE = "In this notebook it earns {points:g} of {total:g}; run apart, as it is 
 _NOT_RUN = "  It could not be run apart, as it is graded ({why}); there it may earn less."
 
 
-def as_graded(verdict, assignment, question, variant) -> tuple[Verdict, list[str]]:
-    """The verdict on a run apart, and lines that say so; the one that is given, where nothing can be run or lost."""
+def as_graded(verdict, assignment, question, variant, wrong=()) -> tuple[Verdict, list[str]]:
+    """The verdict on a run apart, and lines that say so; the one that is given, where nothing can be run or lost.
+
+    ``wrong`` are the earlier questions that were answered wrongly: they have right functions in their place.
+    """
     session = here()
     if session is None or not verdict.points:
         return verdict, []
     files = {name: Path(name) for name in FILES.get(assignment, ()) if Path(name).is_file()}
     try:
-        found = _judged(session.now(), files, assignment, question, variant)
+        found = _judged(session.now(), files, assignment, question, variant, wrong)
     except (NotApart, OSError) as fault:
         return verdict, [_NOT_RUN.format(why=str(fault)[:200])]
     if found.points >= verdict.points:  # what is measured is measured in this notebook, and not there
@@ -40,10 +44,10 @@ def as_graded(verdict, assignment, question, variant) -> tuple[Verdict, list[str
     return replace(found, findings=(*found.findings, said)), []
 
 
-def _judged(cells, files, assignment, question, variant):
+def _judged(cells, files, assignment, question, variant, wrong):
     """The verdict on the answers to one question, after all these cells."""
-    cases, oracle = question.drawn(variant), Oracle()
-    asked = [case.as_data(oracle.hand_out) for case in cases]
+    cases, oracle = question.posed(variant), Oracle()
+    asked = [released(case.as_data(oracle.hand_out), wrong) for case in cases]
     errors, ran = [], None
     with oracle, Apart(files=files, descriptors=oracle.descriptors) as apart:
         apart.tell({each.name: {"cases": asked if each is question else [], "facts": dict(each.drawn(variant)[0].facts)}

@@ -12,7 +12,7 @@ import json
 import os
 from pathlib import Path
 
-from .asking import INPUTS, ask
+from .asking import INPUTS, ask, namespace, released
 
 __all__ = ["ANSWERS", "INPUTS", "check", "facts"]
 
@@ -61,12 +61,30 @@ def check(assignment, name, answer, variant=0):
     from .verdicts import judge
 
     question = find(assignment, name)
-    cases = question.drawn(variant)
-    verdict = judge(question, cases, ask(answer, [case.as_data() for case in cases]),
-                    lambda: measured_here(question.effort, cases, answer))
-    verdict, said = as_graded(verdict, assignment, question, variant)
+    cases = question.posed(variant)
+    wrong = _wrong_helpers(assignment, question, answer, variant)
+    verdict = judge(question, cases, ask(answer, [released(case.as_data(), wrong) for case in cases]),
+                    lambda: measured_here(question.effort, cases, answer),
+                    lambda case: ask(answer, [case.as_data()])[0])
+    verdict, said = as_graded(verdict, assignment, question, variant, wrong)
     print(verdict, *said, sep="\n")
     return verdict.points
+
+
+def _wrong_helpers(assignment, question, answer, variant):
+    """Which earlier questions' functions, of those that an answer finds by name, are wrong."""
+    from .questions import find
+    from .verdicts import right_answers
+
+    there, wrong = namespace(answer), []
+    for name in question.helpers:
+        if callable(there.get(name)):
+            earlier = find(assignment, name)
+            cases = [case for case in earlier.posed(variant) if not case.small]
+            data = [released(case.as_data(), wrong) for case in cases]
+            if not right_answers(earlier, cases, ask(there[name], data)):
+                wrong.append(name)
+    return wrong
 
 
 def facts(assignment, name, variant=0) -> dict:

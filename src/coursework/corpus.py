@@ -15,7 +15,7 @@ from pathlib import Path
 from .grading import SOURCES, Course
 from .release import read
 
-__all__ = ["CORPUS", "graded", "listed", "write"]
+__all__ = ["CORPUS", "changed", "graded", "listed", "write"]
 
 CORPUS = SOURCES.parent / "corpus"
 
@@ -34,10 +34,10 @@ def write(assignment, folder) -> None:
         if "text" in entry:
             path.write_text(entry["text"], encoding="utf-8")
         elif not entry.get("missing"):
-            path.write_text(json.dumps(_changed(read(source), entry, source)), encoding="utf-8")
+            path.write_text(json.dumps(changed(read(source), entry, source)), encoding="utf-8")
 
 
-def _changed(notebook, entry, source):
+def changed(notebook, entry, source):
     for change in (entry, entry.get("also")):
         if change:
             cell = next(cell for cell in notebook["cells"] if cell["id"] == change["cell"])

@@ -56,7 +56,7 @@ class Result:
         lines = [f"# {self.student}: {self.points:g} of {self.total:g} points", ""]
         for verdict in self.verdicts:
             lines += [f"## {verdict.name}: {verdict.points:g} of {verdict.total:g}", ""]
-            lines += [f"- {finding}" for finding in verdict.findings] + [""]
+            lines += [f"- {each}" for each in (*verdict.findings, *verdict.details)] + [""]
         if self.notes:
             lines += ["## Besides", "", *(f"- {note}" for note in self.notes), ""]
         return "\n".join(lines)

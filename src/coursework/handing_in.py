@@ -17,13 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .apart import Apart, NotApart
+from .asking import released
 from .at_home import ONLY, why
 from .effort import Meter, share, slow_seconds
 from .oracle import Oracle
 from .questions import ASSIGNMENTS, FILES
 from .questions.question import Faster
 from .receipts import SUFFIX, of_notebook, on_visible
-from .verdicts import Verdict, judge
+from .verdicts import Verdict, judge, right_answers
 
 __all__ = ["Checked", "NotChecked", "check_notebook"]
 
@@ -99,10 +100,10 @@ class _Run:
 
     def __init__(self, questions, variant):
         self._questions, self._variant, self.oracle = questions, variant, Oracle()
-        self._cases = {name: question.drawn(variant) for name, question in questions.items()}
+        self._cases = {name: question.posed(variant) for name, question in questions.items()}
         self._asked = {name: {"cases": [case.as_data(self.oracle.hand_out) for case in cases],
                               "facts": dict(cases[0].facts)} for name, cases in self._cases.items()}
-        self._failed, self._end = [], ""
+        self._failed, self._wrong, self._end = [], [], ""
         self.verdicts, self.visible, self.errors = {}, {}, []
 
     def begin(self, apart):
@@ -122,8 +123,11 @@ class _Run:
         """Run a cell, which checks the question of this name, or none."""
         effort = name and self._questions[name].effort
         spent = None
-        self._apart.tell({each: asked if each == name or not self._questions[each].effort else {**asked, "cases": []}
-                          for each, asked in self._asked.items()})
+        self._apart.tell({
+            each: {**asked, "cases": [released(case, self._wrong) for case in asked["cases"]]}
+            if each == name or not self._questions[each].effort else {**asked, "cases": []}
+            for each, asked in self._asked.items()
+        })
         if effort and self._meter:
             self._meter.start()
         try:
@@ -145,6 +149,8 @@ class _Run:
 
     def _judge(self, name, answers, reason, spent):
         question, cases = self._questions[name], self._cases[name]
+        if answers is None or not right_answers(question, cases, answers):
+            self._wrong.append(name)  # later ones are asked with a right function in its place, too
         if answers is None:
             self.verdicts[name], self.visible[name] = Verdict(name, 0.0, question.total, (reason,)), 0.0
             return

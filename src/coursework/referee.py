@@ -20,6 +20,7 @@ from nbgrader.utils import is_grade
 from traitlets import Any, Float, Int, Unicode
 
 from .apart import SHIPPED
+from .asking import released
 from .calibration import allowed
 from .checking import ANSWERS, INPUTS
 from .effort import Meter, share, slow_seconds
@@ -30,7 +31,7 @@ from .questions import ASSIGNMENTS, FILES
 from .questions.question import Faster
 from .receipts import on_visible
 from .release import number_of, variant_of
-from .verdicts import Verdict, judge
+from .verdicts import Verdict, judge, right_answers
 from .watching import Watch
 
 __all__ = ["Referee", "SandboxedExecute"]
@@ -62,8 +63,9 @@ class SandboxedExecute(Execute):
         given = resources["nbgrader"]
         questions = ASSIGNMENTS[given["assignment"]]
         seeds = variant_of(given["student"]), number_of(f"{self.secret}/{given['student']}")
-        drawn = {name: question.drawn(*seeds) for name, question in questions.items()}
+        drawn = {name: question.posed(*seeds) for name, question in questions.items()}
         self._questions, self._drawn, self._meter, self._answered = questions, drawn, None, {}
+        self._wrong = []  # questions that were answered wrongly: later ones may have a right function in their place
         self._watch = None
         with scratch_folder() as scratch:
             oracle = Oracle()
@@ -108,13 +110,24 @@ class SandboxedExecute(Execute):
         if is_grade(cell):
             name = cell.metadata.nbgrader.grade_id
             spent = self._meter.stop() if self._questions[name].effort else None
-            self._answered[name] = _answers(cell, name), spent
+            if name not in self._wrong:  # else its right function is known by now
+                self._answered[name] = _answers(cell, name), spent
+                self._look_at(name)
         super().on_cell_executed(**said)
+
+    def _look_at(self, name):
+        """If later questions build on this one, and its answers are wrong, tell them of a right function."""
+        if any(name in question.helpers for question in self._questions.values()):
+            answers = self._answered[name][0]
+            if answers is None or not right_answers(self._questions[name], self._drawn[name], answers):
+                self._wrong.append(name)
+                self._tell()
 
     def _tell(self, measured=None):
         """Write the cases where the submission finds them: of what is measured, only those of this question."""
         self._inputs = self._fenced.give("inputs.json", json.dumps({
-            name: asked if name == measured or not self._questions[name].effort else {**asked, "cases": []}
+            name: {**asked, "cases": [released(case, self._wrong) for case in asked["cases"]]}
+            if name == measured or not self._questions[name].effort else {**asked, "cases": []}
             for name, asked in self._asked.items()
         }).encode())
 

@@ -1,25 +1,35 @@
-"""From what was answered to points and to sentences that say what is wrong."""
+"""From what was answered to points and to sentences that say what is wrong, with the smallest input that shows it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
+from .counterexamples import circumstances, drawn, places
 from .effort import said, sufficient
-from .encoding import decoded
+from .naming import Naming
+from .tried import UNNAMED, Tried
 
-__all__ = ["Verdict", "judge"]
+__all__ = ["Verdict", "judge", "right_answers"]
+
+_CARRIED = ("With a right `{names}` in the place of yours it is right. The error there costs points there, and is not "
+            "counted again here.")
+_BESIDES = "With a right `{names}` in the place of yours, so that the error there is not counted again, this is left:"
+_SMALLEST = "The smallest input that fails:"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Points of a question, and what was found; ``str`` of it is what a student reads."""
+    """Points of a question, and what was found; ``str`` of it is what a student reads.
+
+    ``findings`` say what is wrong, and are the same for everybody who does the same; ``details`` are about these
+    answers: on which inputs they are wrong, in which entries, and the smallest input, drawn in lines of text.
+    """
 
     name: str
     points: float
     total: float
     findings: tuple[str, ...]
+    details: tuple[str, ...] = ()
 
     @property
     def right(self) -> bool:
@@ -27,38 +37,38 @@ class Verdict:
 
     def __str__(self):
         head = f"{self.name}: {self.points:g} of {self.total:g} points"
-        return "\n".join([head, *(f"  {finding}" for finding in self.findings)])
+        return "\n".join([head, *(f"  {each}" for each in (*self.findings, *self.details))])
 
 
-def judge(question, cases, answers, measure=None) -> Verdict:
+def judge(question, cases, answers, measure=None, again=None) -> Verdict:
     """Compare the answers (of :func:`.asking.ask`) with the right ones, group by group.
 
     A group is right if all its cases are. Of a wrong one it is said which known mistake gives exactly these answers, or
-    else what is wrong with the first answer that is.
+    else what is wrong with the first answer that is. A group that is right with the right functions of earlier
+    questions in the place of the student's own is right. Small cases earn nothing; the first that fails is shown.
 
     If the question asks for an effort, ``measure()`` tells how much there is (:mod:`.effort`), and without enough of
     it, or if a large case is wrong, right answers earn nothing. Without ``measure`` only right and wrong is judged.
+    ``again(case)`` asks about one more case; without it nothing smaller than what was asked can be found.
     """
-    if len(answers) != len(cases):
+    answers = _filled(cases, answers)
+    if answers is None:
         return Verdict(question.name, 0.0, question.total, ("There is no answer.",))
-    if (judged := question.judged(cases, answers)) is not None:
+    graded = [i for i, case in enumerate(cases) if case.graded]
+    if (judged := question.judged([cases[i] for i in graded], [answers[i] for i in graded])) is not None:
         points, findings = judged
         return Verdict(question.name, points, question.total, tuple(findings) or ("right",))
-    expected = question.answers(question.right, cases)
-    points, findings, large_wrong = 0.0, [], False
-    for group, worth in question.points.items():
-        places = [i for i, case in enumerate(cases) if case.group == group]
-        wrong = [i for i in places if _wrong(answers[i], expected[i], question.tolerance)]
-        if not wrong:
-            points += worth
-            continue
-        large_wrong |= any(cases[i].large for i in places)
-        named = (_known_mistake(question, cases, answers, expected, places)
-                 or _said_again(cases, answers, wrong))
-        text = named or _wrong(answers[wrong[0]], expected[wrong[0]], question.tolerance)
-        if text not in findings:
-            findings.append(text)
-    if question.effort and large_wrong:
+    own, helped = _own_and_helped(question, cases, answers)
+    wrong, wrong_with_help = _wrong_groups(question, own), _wrong_groups(question, helped)
+    carried = [group for group in wrong if helped and group not in wrong_with_help]
+    wrong = [group for group in wrong if group not in carried]
+    points = sum((worth for group, worth in question.points.items() if group not in wrong), 0.0)
+    findings, details = _found(question, cases, answers, wrong, helped or own, again if not helped else None)
+    if carried or wrong and helped:
+        names = "`, `".join(sorted({name for each in helped for name in each.answer.get("helped", ())
+                                    if name in question.helpers}))
+        findings.insert(0, (_BESIDES if wrong else _CARRIED).format(names=names))
+    if question.effort and any(each.case.large and each.case.group in wrong for each in own):
         points = 0.0
     elif question.effort and measure:
         found = measure()
@@ -67,67 +77,81 @@ def judge(question, cases, answers, measure=None) -> Verdict:
             findings.append("right" if enough else "Its numbers are right.")
         findings.append(said(question.effort, found))
         points *= enough
-    return Verdict(question.name, points, question.total, tuple(findings) or ("right",))
+    return Verdict(question.name, points, question.total, tuple(findings) or ("right",), tuple(details))
 
 
-def _wrong(answer, expected, tolerance):
-    """What is wrong with one answer, as a sentence; empty if nothing is."""
-    if "error" in answer:
-        return str(answer["error"])[:500]
-    try:
-        value, expected = decoded(answer.get("value")), np.asarray(expected)
-    except ValueError:
-        return "an answer that cannot be read"
-    if isinstance(value, str):
-        return f"{value[:40]!r}; expected a number or an array of numbers"
-    if value.shape != expected.shape:
-        return f"shape {value.shape}; expected {expected.shape}"
-    if np.isnan(value).any() and not np.isnan(expected).any():
-        return f"NaN{_at(np.isnan(value))}; a log of 0 is -inf, and -inf - (-inf) is NaN"
-    with np.errstate(invalid="ignore"):
-        apart = ~np.isclose(value, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
-    if apart.any():
-        place = np.argwhere(apart)[0]
-        return f"{value[tuple(place)]:.6g}{_at(apart)} is wrong, in a way that has no name here"
-    return ""
-
-
-def _at(mask):
-    """The first place in a mask, as text that goes on a sentence; nothing for a single number."""
-    if mask.ndim == 0:
-        return ""
-    return f" at [{', '.join(str(i) for i in np.argwhere(mask)[0])}]"
-
-
-def _known_mistake(question, cases, answers, expected, places):
-    """The name of the first mistake that gives all the answers of these places, and not the right ones."""
-    for name, mistake in question.mistakes.items():
-        same, differs = True, False
-        for i in places:
-            try:
-                with np.errstate(all="ignore"):
-                    value = mistake(**cases[i].facts, **cases[i].arguments)
-            except (ValueError, IndexError):
-                continue  # this mistake has no answer here
-            if _wrong(answers[i], value, question.tolerance):
-                same = False
-                break
-            differs |= not _same(value, expected[i], question.tolerance)
-        if same and differs:
-            return name
-    return None
-
-
-def _said_again(cases, answers, wrong):
-    """A sentence, if a wrong answer to a large case is that to one before it."""
-    for i in wrong:
-        if cases[i].large and any("value" in answers[j] and answers[j] == answers[i] for j in range(i)):
-            return "It gives the answer of an earlier call again; nothing may be kept from one call to the next."
-    return None
-
-
-def _same(value, expected, tolerance):
-    value, expected = np.asarray(value), np.asarray(expected)
-    if value.shape != expected.shape:
+def right_answers(question, cases, answers) -> bool:
+    """Whether all answers that earn points are right, as they are or with right functions of earlier questions."""
+    answers = _filled(cases, answers)
+    if answers is None:
         return False
-    return bool(np.allclose(value, expected, rtol=tolerance, atol=tolerance, equal_nan=True))
+    own, helped = _own_and_helped(question, cases, answers)
+    wrong = _wrong_groups(question, own)
+    return not wrong or bool(helped) and not set(wrong) & set(_wrong_groups(question, helped))
+
+
+def _filled(cases, answers):
+    """As many answers as there are cases; those that earn nothing by themselves may be missing. None if others are."""
+    missing = len(cases) - len(answers)
+    if not missing or len(answers) == sum(case.graded for case in cases):
+        return [*answers, *({"skipped": True} for _ in range(missing))]
+    return None
+
+
+def _own_and_helped(question, cases, answers):
+    """What was answered, and what with right functions of earlier questions; nothing, if there was no need for that."""
+    own = _tried(question, cases, answers, [i for i, case in enumerate(cases) if case.graded])
+    helped = [i for i, case in enumerate(cases) if case.helpers and not case.small]
+    needed = not any(answers[i].get("skipped") for i in helped)
+    return own, _tried(question, cases, answers, helped) if needed else []
+
+
+def _tried(question, cases, answers, places):
+    """Answers beside what is right."""
+    expected = question.answers(question.right, [cases[i] for i in places])
+    return [Tried(cases[i], answers[i], right, question.tolerance)
+            for i, right in zip(places, expected, strict=True)]
+
+
+def _wrong_groups(question, tried):
+    return [group for group in question.points if any(each.wrong for each in tried if each.case.group == group)]
+
+
+def _found(question, cases, answers, wrong, graded, again):
+    """Findings and details about the groups that are wrong."""
+    findings, details = [], []
+    if not wrong:
+        return findings, details
+    small = [] if question.ladder is None else _tried(question, cases, answers, [
+        i for i, case in enumerate(cases) if case.small and not answers[i].get("skipped")])
+    findings = Naming(question, [each for each in graded if each.case.group in wrong or not each.wrong], small).names()
+    if question.ladder is not None:
+        everything = [*small, *graded]
+        where = [circumstances(everything), places(question.ladder, everything)]
+        details = [each for each in where if each]
+        example = next((each for each in small if each.wrong), None)
+        if example is None and again:
+            example = _cut_down(question, graded, again)
+        if example is not None:
+            text = drawn(example, question.ladder, expected=question.shows_expected)
+            details.append(f"{_SMALLEST}\n\n{text}")
+            findings = [f"It {UNNAMED}." if each.endswith(UNNAMED) else each for each in findings]
+    return findings, details
+
+
+def _cut_down(question, graded, again):
+    """A graded case that fails, made as small as it can be by the conformance kit's shrinker; None if it can't tell."""
+    from reference_impl.conformance.shrinking import smallest
+
+    ladder = question.ladder
+    starts = [problem for each in graded if each.wrong and ladder.problem_of
+              and (problem := ladder.problem_of(each.case)) is not None]
+    if not starts:
+        return None
+
+    def tried(problem):
+        case = ladder.case_of(problem)
+        return Tried(case, again(case), question.right(**case.arguments), question.tolerance)
+
+    return tried(smallest(lambda problem: tried(problem).wrong, min(starts, key=lambda each: each.logits.size),
+                          tries=150, seconds=5))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import groupby
 from math import comb
 
 import numpy as np
@@ -14,6 +15,7 @@ from reference_impl.lattice import forward
 from reference_impl.semiring import COUNT
 from reference_impl.topology import ctc_lattice
 
+from . import ladders
 from .ctc_inputs import scores, utterances
 from .question import Case, Question
 
@@ -38,15 +40,39 @@ def path_count(targets, T):
 # --- the extended target ---
 
 
+def _labels_first(targets, blank):
+    states = np.full(2 * len(targets) + 1, blank)
+    states[:-1:2] = targets
+    return states
+
+
 def extended_cases(rng):
     blank = int(rng.integers(1, 4))
     labels = [k for k in range(5) if k != blank]
-    return [Case("labels", {"targets": rng.choice(labels, 3), "blank": blank}),
+    return [Case("labels", {"targets": rng.permutation(labels)[:3], "blank": blank}),
             Case("labels", {"targets": np.repeat(rng.choice(labels), 2), "blank": 4 if blank != 4 else 0}),
             Case("empty target", {"targets": np.array([], dtype=np.int64), "blank": blank})]
 
 
+def _target_of(problem):
+    return Case("", {"targets": problem.targets, "blank": problem.blank})
+
+
+def _targets():
+    """One problem for each target and blank."""
+    return tuple({(tuple(each.targets.tolist()), each.blank): each for each in reversed(ladders.ctc())}.values())[::-1]
+
+
 # --- the loss ---
+
+
+def _log_alpha(log_probs, targets, blank):
+    return ctc.log_alpha(log_probs, targets, blank=blank)
+
+
+def _zero_infinity(log_probs, targets, blank):
+    loss = ctc.loss(log_probs, targets, blank=blank)
+    return loss if loss < np.inf else 0.0
 
 
 def loss_cases(rng):
@@ -70,9 +96,20 @@ QUESTIONS = [
         "The first blank is missing.": partial(extended, first=False),
         "There are no blanks between the labels.": partial(extended, between=False),
         "There are no blanks.": partial(extended, first=False, last=False, between=False),
-    }),
+        "Blanks and labels are exchanged: the labels stand in the odd states, 1, 3 and so on.": _labels_first,
+        "It takes symbol 0 for the blank, whatever `blank` is.": lambda targets, blank: extended(targets, 0),
+        "The labels are in reverse order.": lambda targets, blank: extended(targets[::-1], blank),
+        "A label that is equal to the one before it is left out; it stands twice.":
+            lambda targets, blank: extended([k for k, _ in groupby(targets.tolist())], blank),
+        "It is the target alone. There are no blanks.": lambda targets, blank: np.array(targets),
+    }, ladder=ladders.Ladder(_targets, _target_of)),
     Question("log_alpha", {"different labels": 3.0, "equal labels": 2.0, "edges": 1.0}, utterances,
-             lambda log_probs, targets, blank: ctc.log_alpha(log_probs, targets, blank=blank), ctc_mistakes.LOG_ALPHA),
+             _log_alpha, ctc_mistakes.LOG_ALPHA, ladder=ladders.of_log_probs(ladders.LOG_ALPHA, ladders.ctc),
+             helpers={"extended_target": extended}),
     Question("loss", {"labels": 1.0, "edges": 0.5, "no alignment": 0.5}, loss_cases,
-             lambda log_probs, targets, blank: ctc.loss(log_probs, targets, blank=blank), ctc_mistakes.LOSS),
+             lambda log_probs, targets, blank: ctc.loss(log_probs, targets, blank=blank),
+             {**ctc_mistakes.LOSS,
+              "It is 0 where no alignment exists (zero_infinity); there it is inf.": _zero_infinity},
+             ladder=ladders.of_log_probs(ladders.LOSS, partial(ladders.ctc, impossible=True)),
+             helpers={"extended_target": extended, "log_alpha": _log_alpha}),
 ]

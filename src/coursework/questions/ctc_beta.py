@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from reference_impl import ctc
+from reference_impl import ctc, log_softmax
 from reference_impl.conformance import ctc_mistakes
 
+from . import ladders
 from .ctc_inputs import utterances
 from .question import Case, Question
 
@@ -35,16 +36,24 @@ def _counted(targets, frames_left, state, **options):
 
 
 def table_cases(rng):
-    cases = []
-    for case in utterances(rng)[:4]:
-        arguments = case.arguments["log_probs"], case.arguments["targets"]
-        both = (f(*arguments, blank=case.arguments["blank"]) for f in (ctc.log_alpha, ctc.log_beta))
-        cases.append(Case("frames", dict(zip(("log_alpha", "log_beta"), both, strict=True))))
-    return cases
+    return [_tables("frames", *case.arguments.values()) for case in utterances(rng)[:4]]
+
+
+def _tables(group, log_probs, targets, blank):
+    return Case(group, {name: f(log_probs, targets, blank=blank) for name, f in (
+        ("log_alpha", ctc.log_alpha), ("log_beta", _log_beta))})
+
+
+def _log_beta(log_probs, targets, blank):
+    return ctc.log_beta(log_probs, targets, blank=blank)
 
 
 def log_z_of_frames(log_alpha, log_beta):
     return np.logaddexp.reduce(log_alpha + log_beta, axis=1)
+
+
+def _blank_at_start(log_probs, targets, blank):
+    return -np.logaddexp.reduce(_log_beta(log_probs, targets, blank)[0, :2] + log_probs[0, blank])
 
 
 QUESTIONS = [
@@ -56,7 +65,7 @@ QUESTIONS = [
         "It is the number of strings of symbols.": lambda targets, frames_left, state: 3**frames_left,
     }),
     Question("log_beta", {"different labels": 3.0, "equal labels": 2.0, "edges": 1.0}, utterances,
-             lambda log_probs, targets, blank: ctc.log_beta(log_probs, targets, blank=blank), ctc_mistakes.LOG_BETA),
+             _log_beta, ctc_mistakes.LOG_BETA, ladder=ladders.of_log_probs(ladders.LOG_BETA, ladders.ctc)),
     Question("log_z_of_frames", {"frames": 1.0}, table_cases, log_z_of_frames, {
         "It adds logarithms over the states, where it should add probabilities.":
             lambda log_alpha, log_beta: np.where(np.isfinite(log_alpha + log_beta), log_alpha + log_beta, 0).sum(1),
@@ -66,8 +75,18 @@ QUESTIONS = [
             lambda log_alpha, log_beta: (log_alpha + log_beta).max(axis=1),
         "It is Z, not log Z.": lambda log_alpha, log_beta: np.exp(log_z_of_frames(log_alpha, log_beta)),
         "It is minus log Z.": lambda log_alpha, log_beta: -log_z_of_frames(log_alpha, log_beta),
-    }),
+        "It is log Z once; every frame has one.": lambda log_alpha, log_beta: log_z_of_frames(log_alpha, log_beta)[0],
+        "It adds the last two states only; any state may be on a path.":
+            lambda log_alpha, log_beta: np.logaddexp.reduce((log_alpha + log_beta)[:, -2:], axis=1),
+        "It adds the first two states only; any state may be on a path.":
+            lambda log_alpha, log_beta: np.logaddexp.reduce((log_alpha + log_beta)[:, :2], axis=1),
+    }, ladder=ladders.Ladder(ladders.ctc, lambda problem: _tables(
+        "", log_softmax(problem.logits), problem.targets, problem.blank))),
     Question("loss_from_beta", {"different labels": 1.0, "equal labels": 0.5, "edges": 0.5}, utterances,
              lambda log_probs, targets, blank: ctc.loss(log_probs, targets, blank=blank),
-             ctc_mistakes.LOSS_FROM_BETA),
+             {**ctc_mistakes.LOSS_FROM_BETA,
+              "At frame 0 it weighs the label by the blank's log-prob.": _blank_at_start,
+              "It divides by the number of frames.":
+                  lambda log_probs, targets, blank: ctc.loss(log_probs, targets, blank=blank) / len(log_probs)},
+             ladder=ladders.of_log_probs(ladders.LOSS, ladders.ctc), helpers={"log_beta": _log_beta}),
 ]

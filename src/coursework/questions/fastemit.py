@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from reference_impl import log_softmax, rnnt
 
+from . import ladders
 from .question import Case, Question
 from .rnnt_inputs import blocked, scores, utterances, with_logits
 
@@ -236,10 +238,46 @@ def is_gradient(variable, T, U, V, lam):
     return T == 1 or U == 0 or lam == 0
 
 
+def _fields(of, problems):
+    """Small cases with lambda 0, where the field is a gradient, and with lambda 1/2."""
+    plain = of(ladders.GRADIENT, problems)
+
+    def problems_of_both():
+        return tuple(replace(problem, fastemit_lambda=lam) for problem in problems() for lam in (0.5, 0.0))
+
+    def case_of(problem):
+        return _with(plain.case_of(problem), lam=problem.fastemit_lambda)
+
+    return replace(plain, problems=problems_of_both, case_of=case_of)
+
+
+def _with_a_rectangle(problem):
+    """Round the first node, with sides that differ."""
+    return _with(_with_half(problem), t=0, u=0, width=1.0, height=2.0)
+
+
+def _with_labels():
+    return tuple(each for each in ladders.rnnt(most=12) if len(each.targets) and np.isfinite(each.logits).all())
+
+
+def _frozen_at_equal(problem):
+    """The scores of the problem, and equal ones for what is frozen."""
+    given = dict(_with_half(problem).arguments)
+    return Case("", {"log_probs": given.pop("log_probs"), "frozen_at": log_softmax(np.zeros(problem.logits.shape)),
+                     **given})
+
+
+def _with_half(problem):
+    return _with(ladders.of_log_probs("", None).case_of(problem), lam=0.5)
+
+
 QUESTIONS = [
-    Question("field_log_probs", {"labels": 1.0, "edges": 0.5}, _grids, field, FIELD_MISTAKES),
+    Question("field_log_probs", {"labels": 1.0, "edges": 0.5}, _grids, field, FIELD_MISTAKES,
+             ladder=_fields(ladders.of_log_probs, ladders.rnnt)),
     Question("field_logits", {"labels": 1.5, "edges": 0.5, "no alignment": 0.5}, logit_cases, field_logits,
-             LOGITS_MISTAKES),
+             LOGITS_MISTAKES,
+             ladder=_fields(ladders.of_logits, partial(ladders.rnnt, impossible=True, logits=True)),
+             helpers={"field_log_probs": field}),
     Question("round_trip", {"two ways": 1.5, "one path": 0.5}, trip_cases, round_trip, {
         "Its sign is wrong: walk counter-clockwise, first to the right, along v; the labels have the factor.":
             _walk(lambda label: -_BOTTOM - label * _RIGHT + _TOP + label * _LEFT),
@@ -255,7 +293,7 @@ QUESTIONS = [
         "The sides are exchanged: the blank's log-prob moves by `width`, the label's by `height`.":
             lambda log_probs, targets, blank, lam, t, u, width, height: (
                 round_trip(log_probs, targets, blank, lam, t, u, height, width)),
-    }, tolerance=1e-6),
+    }, tolerance=1e-6, ladder=ladders.Ladder(_with_labels, _with_a_rectangle)),
     Question("asymmetry", {"labels": 1.5, "edges": 0.5}, _grids, asymmetry, {
         "Its sign is wrong, or the two derivatives are exchanged.": partial(asymmetry, factor=lambda lam: lam),
         "Lambda is missing.": partial(asymmetry, factor=lambda lam: -1.0),
@@ -271,7 +309,8 @@ QUESTIONS = [
         "It is twice as large: divide by 2 h, the distance of the two points.":
             partial(asymmetry, factor=lambda lam: -2 * lam),
         "It is 0: that is so for a gradient, and lambda is missing.": partial(asymmetry, factor=lambda lam: 0.0),
-    }, tolerance=1e-6),
+    }, tolerance=1e-6, ladder=ladders.Ladder(partial(ladders.rnnt, most=12), _with_half),
+             helpers={"field_log_probs": field}),
     Question("surrogate", {"labels": 0.5, "edges": 0.5}, surrogate_cases, surrogate, {
         "Nothing is frozen: the posteriors are those of `log_probs`, not of `frozen_at`.":
             partial(surrogate, frozen=False),
@@ -285,7 +324,7 @@ QUESTIONS = [
         "Its sign is wrong: descent has to lower it.": partial(surrogate, v=_factors(_one, _one_and_lambda, sign=1)),
         "It is the loss, minus log Z.": lambda log_probs, frozen_at, targets, blank, lam: (
             rnnt.loss(log_probs, targets, blank=blank)),
-    }),
+    }, ladder=ladders.Ladder(_with_labels, _frozen_at_equal), helpers={"field_log_probs": field}),
     Question("is_a_gradient", {"fields": 1.0}, field_kinds, is_gradient, {
         "None of them: but where there is one path, or lambda is 0, the field is a gradient.":
             lambda variable, T, U, V, lam: False,

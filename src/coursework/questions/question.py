@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..encoding import encoded
 from ..oracle import Function
+
+if TYPE_CHECKING:
+    from .ladders import Ladder
 
 __all__ = ["Case", "Faster", "Question", "Smaller"]
 
@@ -20,21 +24,33 @@ class Case:
 
     ``arguments`` are handed to the answer; without any, the answer is a value, and ``facts`` are what it is about.
     An argument may be an :class:`..oracle.Function`. ``large`` cases have many numbers, which travel packed, and are
-    those whose time and memory is measured.
+    those whose time and memory is measured. ``small`` ones earn nothing, and show what is wrong. With ``helpers``,
+    right functions by name, the case is asked again with these in the place of the student's own.
     """
 
     group: str
     arguments: Mapping = field(default_factory=dict)
     facts: Mapping = field(default_factory=dict)
     large: bool = False
+    small: bool = False
+    helpers: Mapping = field(default_factory=dict)
+
+    @property
+    def graded(self):
+        return not self.small and not self.helpers
 
     def as_data(self, hand_out=Function.handed_out):
         """The case as data. What stands for a function is what ``hand_out`` makes of it: by default, for use at home,
         the function's own answers to requests."""
-        return {"arguments": {
+        data = {"arguments": {
             name: {"function": hand_out(value)} if isinstance(value, Function) else encoded(value, packed=self.large)
             for name, value in self.arguments.items()
         }}
+        if self.small:
+            data["spare"] = True
+        if self.helpers:
+            data["helpers"] = {name: {"function": hand_out(value)} for name, value in self.helpers.items()}
+        return data
 
 
 @dataclass(frozen=True)
@@ -66,6 +82,10 @@ class Question:
     ``cases`` draws cases from a generator, each in a group; all cases of a group right earn the group's points.
     ``right`` and each of ``mistakes`` (its name, and what it answers) are functions of a case's facts and arguments.
     With an ``effort`` it earns nothing, however right, unless it is fast or small enough.
+
+    The small cases of a ``ladder`` show what is wrong with a wrong answer, and what would be right if
+    ``shows_expected``. ``helpers`` are the right functions of earlier questions, by the names of these, which an answer
+    may call: where the student's own is wrong, the answer is asked again with a right one.
     """
 
     name: str
@@ -75,6 +95,9 @@ class Question:
     mistakes: Mapping[str, Callable]
     tolerance: float = 1e-9
     effort: Faster | Smaller | None = None
+    ladder: Ladder | None = None
+    helpers: Mapping[str, Callable] = field(default_factory=dict)
+    shows_expected: bool = True
 
     #: What is found where nothing was handed in beside the notebook; the referee adds why.
     absent = ""
@@ -91,6 +114,15 @@ class Question:
             if not cases[0].arguments:
                 break
         return cases
+
+    def posed(self, *seeds) -> list[Case]:
+        """All that is asked: the cases of these seeds, the same with right helpers, and the small ones."""
+        def with_helpers(case):
+            return replace(case, helpers={name: Function(right) for name, right in self.helpers.items()})
+
+        cases = self.drawn(*seeds)
+        again = [with_helpers(case) for case in cases] if self.helpers else []
+        return [*cases, *again, *(with_helpers(case) for case in (self.ladder.cases() if self.ladder else []))]
 
     def judged(self, cases, answers) -> tuple[float, list[str]] | None:
         """Points and findings, where a kind of question finds them in its own way; here None, for a comparison."""

@@ -10,6 +10,7 @@ import numpy as np
 from reference_impl import log_softmax, rnnt
 from reference_impl.semiring import COUNT
 
+from . import ladders
 from .question import Case, Question
 from .rnnt_inputs import blocked, utterances, with_logits
 
@@ -160,8 +161,13 @@ BETA_MISTAKES = {
 # --- the gradient ---
 
 
+def _is_lost(targets, u, once):
+    """Whether label u stands once more in the target: before it, if the first one is kept, or else after it."""
+    return u < len(targets) and targets[u] in (targets[:u] if once == "first" else targets[u + 1:])
+
+
 def occupancy(log_probs, targets, blank, *, own=1, over_z=True, after_blank=(1, 0), after_label=(0, 1), end=True,
-              leave=False, column=0, top=False):
+              leave=False, column=0, top=False, once=None):
     """Posteriors of the arcs, each at its entry, with a place for each thing that can go wrong in them."""
     T, rows = np.shape(log_probs)[:2]
     found = np.zeros(np.shape(log_probs))
@@ -180,6 +186,8 @@ def occupancy(log_probs, targets, blank, *, own=1, over_z=True, after_blank=(1, 
             steps.append((targets[u], targets[(u + column) % len(targets)], after_label))
         elif top and len(targets):
             steps.append((targets[-1], targets[-1], (0, 0)))
+        if once and _is_lost(targets, u, once):
+            steps = steps[:1]
         for symbol, entry, (dt, du) in steps:
             # the last blank's step to the end is the one that no mistake about beta moves
             onward = ends[T, u] if symbol == blank and (t, u) == (T - 1, rows - 1) else ends[t + dt, u + du]
@@ -209,6 +217,8 @@ WRONG_ARCS = {
     "Blanks of the last frame leave it in every row; that is done in the last row only.": {"leave": True},
     "It stands in the column of the next row's label.": {"column": 1},
     "It writes a label in the last row; none is left there.": {"top": True},
+    "A label that occurs twice has its entries in its first row only; each row has its own.": {"once": "first"},
+    "A label that occurs twice has its entries in its last row only; each row has its own.": {"once": "last"},
 }
 
 
@@ -251,6 +261,14 @@ def _of_one_arc(kept):
     return _probabilities(found)
 
 
+def _added_over(axis):
+    """The softmax term with the occupancy added up over another axis."""
+    def found(log_probs, targets, blank):
+        used = occupancy(log_probs, targets, blank)
+        return np.exp(log_probs) * used.sum(axis, keepdims=True) - used
+    return _probabilities(found)
+
+
 def _on_arcs_only(log_probs, targets, blank):
     """The softmax term at the entries of arcs only."""
     used = occupancy(log_probs, targets, blank)
@@ -281,6 +299,11 @@ LOGITS_MISTAKES = {
         _of_one_arc("label"),
     "The softmax term is missing at symbols that no path uses; the softmax moves them all.":
         _probabilities(_on_arcs_only),
+    "The softmax term adds the occupancy up over the rows; add over the symbols of each node (the wrong axis).":
+        _added_over(1),
+    "The softmax term adds the occupancy up over the frames; add over the symbols of each node (the wrong axis).":
+        _added_over(0),
+    "The softmax term adds the occupancy up over everything; add over the symbols of each node.": _added_over(None),
     "The occupancy is missing.": _merged(1, 0),
     "The occupancy has the wrong sign.": _merged(1, 1),
     "Its sign is wrong.": _merged(-1, 1),
@@ -295,6 +318,18 @@ LOGITS_MISTAKES = {
 }
 
 
+def _log_alpha(log_probs, targets, blank):
+    return rnnt.log_alpha(log_probs, targets, blank=blank)
+
+
+def _log_beta(log_probs, targets, blank):
+    return rnnt.log_beta(log_probs, targets, blank=blank)
+
+
+def _grad_log_probs(log_probs, targets, blank):
+    return rnnt.grad_log_probs(log_probs, targets, blank=blank)
+
+
 def gradient_cases(rng):
     return [*utterances(rng), blocked(rng)]
 
@@ -305,13 +340,16 @@ def logit_cases(rng):
 
 QUESTIONS = [
     Question("paths_through_an_arc", {"number": 1.0}, arc_cases, paths_through, COUNT_MISTAKES),
-    Question("log_alpha", {"labels": 1.5, "edges": 0.5}, utterances,
-             lambda log_probs, targets, blank: rnnt.log_alpha(log_probs, targets, blank=blank), ALPHA_MISTAKES),
-    Question("log_beta", {"labels": 1.5, "edges": 0.5}, utterances,
-             lambda log_probs, targets, blank: rnnt.log_beta(log_probs, targets, blank=blank), BETA_MISTAKES),
-    Question("grad_log_probs", {"labels": 1.0, "edges": 0.5, "no alignment": 0.5}, gradient_cases,
-             lambda log_probs, targets, blank: rnnt.grad_log_probs(log_probs, targets, blank=blank),
-             LOG_PROBS_MISTAKES),
+    Question("log_alpha", {"labels": 1.5, "edges": 0.5}, utterances, _log_alpha, ALPHA_MISTAKES,
+             ladder=ladders.of_log_probs(ladders.LOG_ALPHA, ladders.rnnt)),
+    Question("log_beta", {"labels": 1.5, "edges": 0.5}, utterances, _log_beta, BETA_MISTAKES,
+             ladder=ladders.of_log_probs(ladders.LOG_BETA, ladders.rnnt)),
+    Question("grad_log_probs", {"labels": 1.0, "edges": 0.5, "no alignment": 0.5}, gradient_cases, _grad_log_probs,
+             LOG_PROBS_MISTAKES,
+             ladder=ladders.of_log_probs(ladders.GRADIENT, partial(ladders.rnnt, impossible=True)),
+             helpers={"log_alpha": _log_alpha, "log_beta": _log_beta}),
     Question("grad_logits", {"labels": 2.0, "edges": 0.5, "no alignment": 0.5}, logit_cases,
-             lambda logits, targets, blank: rnnt.grad_logits(logits, targets, blank=blank), LOGITS_MISTAKES),
+             lambda logits, targets, blank: rnnt.grad_logits(logits, targets, blank=blank), LOGITS_MISTAKES,
+             ladder=ladders.of_logits(ladders.GRADIENT, partial(ladders.rnnt, impossible=True, logits=True)),
+             helpers={"log_alpha": _log_alpha, "log_beta": _log_beta, "grad_log_probs": _grad_log_probs}),
 ]

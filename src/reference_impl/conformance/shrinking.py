@@ -12,7 +12,7 @@ import numpy as np
 
 from .problem import Problem
 
-__all__ = ["smallest"]
+__all__ = ["small", "smallest"]
 
 #: The largest sizes of the utterances that are all tried before the failing one itself is cut down.
 _T, _U, _V = 4, 3, 4
@@ -50,7 +50,7 @@ def smallest(fails: Callable[[Problem], bool], start: Problem, *, tries=600,
         left[0] -= 1
         return left[0] >= 0 and time.monotonic() < end and bool(fails(problem))
 
-    for problem in _small(start):
+    for problem in small(start):
         if left[0] < tries // 3 or time.monotonic() > end:
             break
         if still(problem):
@@ -58,8 +58,15 @@ def smallest(fails: Callable[[Problem], bool], start: Problem, *, tries=600,
     return _cut(still, start)
 
 
-def _small(start) -> Iterator[Problem]:
-    """Utterances no larger than the failing one in any size, smallest first."""
+def small(start) -> Iterator[Problem]:
+    """Utterances no larger than a problem in any size, smallest first, each with equal scores and two sets of others.
+
+    Examples
+    --------
+    >>> found = list(small(Problem("", "", np.zeros((2, 2)), np.array([1]))))
+    >>> [(each.logits.shape, each.targets.tolist()) for each in found[::3]]
+    [((1, 2), [1]), ((2, 2), [1])]
+    """
     T, U, V = start.frames, start.targets.shape[-1], start.logits.shape[-1]
     last = start.blank != 0
     sizes = itertools.product(range(1, min(T, _T) + 1), range(min(U, _U) + 1), range(2, min(V, _V) + 1))
