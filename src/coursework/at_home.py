@@ -13,7 +13,7 @@ from .asking import released
 from .oracle import Oracle
 from .questions import ASSIGNMENTS, FILES
 from .session import here
-from .verdicts import Verdict, judge
+from .verdicts import Verdict, judge, right_answers
 
 __all__ = ["ONLY", "SAME", "as_graded", "why"]
 
@@ -46,22 +46,28 @@ def as_graded(verdict, assignment, question, variant, wrong=()) -> tuple[Verdict
 
 def _judged(cells, files, assignment, question, variant, wrong):
     """The verdict on the answers to one question, after all these cells."""
-    cases, oracle = question.posed(variant), Oracle()
-    asked = [released(case.as_data(oracle.hand_out), wrong) for case in cases]
-    errors, ran = [], None
+    questions, oracle = ASSIGNMENTS[assignment], Oracle()
+    asked = {name: questions[name].posed(variant) for name in (*question.helpers, question.name)}
+    data = {name: [case.as_data(oracle.hand_out) for case in cases] for name, cases in asked.items()}
+    facts = {each.name: dict(each.drawn(variant)[0].facts) for each in questions.values()}
+    errors, ran, right = [], None, {}
     with oracle, Apart(files=files, descriptors=oracle.descriptors) as apart:
-        apart.tell({each.name: {"cases": asked if each is question else [], "facts": dict(each.drawn(variant)[0].facts)}
-                    for each in ASSIGNMENTS[assignment].values()})
         for cell in cells:
+            # as the grader does: a question that was answered wrongly has a right function in its place later
+            missed = [name for name in question.helpers if not right.get(name, name not in wrong and not errors)]
+            apart.tell({name: {"cases": [released(case, missed) for case in data.get(name, ())], "facts": facts[name]}
+                        for name in questions})
             try:
                 ran = apart.run(cell)
             except EOFError as end:
                 return Verdict(question.name, 0.0, question.total, (str(end),))
             if ran.error or ran.interrupted:
                 errors.append(ran)
+            right |= {name: right_answers(questions[name], asked[name], answers)
+                      for name, answers in ran.answers.items() if name in question.helpers}
     if question.name not in ran.answers:
         return Verdict(question.name, 0.0, question.total, (why(errors),))
-    return judge(question, cases, ran.answers[question.name])
+    return judge(question, asked[question.name], ran.answers[question.name])
 
 
 def why(errors) -> str:
