@@ -124,6 +124,9 @@ def test_what_is_right_or_said_besides_is_no_finding():
         "right", "It is 41.1 times as fast as the given one; asked for: at least 5 times."))
         for name, question in ASSIGNMENTS["6_make_it_fast"].items()])]
     assert Report("6_make_it_fast", class_).found == []
+    carried = ("With a right `log_alpha` in the place of yours it is right. The error there costs points there.",)
+    class_[0].verdicts[0] = Verdict("without_a_loop_over_symbols", 3.0, 3.0, carried)
+    assert Report("6_make_it_fast", class_).found == []
     slow = ("Its numbers are right.", "It is 1.1 times as fast as the given one; asked for: at least 5 times. Where?")
     class_[0].verdicts[0] = Verdict("without_a_loop_over_symbols", 0.0, 3.0, slow)
     assert [each.text for each in Report("6_make_it_fast", class_).found] == ["Right, and not fast or small enough."]

@@ -41,8 +41,8 @@ _KINDS = (
     (r"Its numbers are right\.", "Right, and not fast or small enough."),
     (r"it changed its argument.*", "It changes its arguments."),
 )
-#: Said beside another finding.
-_BESIDES = re.compile(r"right$|.*; asked for: at (least|most) ", re.S)
+#: Said beside another finding, or of an error that was counted with an earlier question.
+_BESIDES = re.compile(r"right$|.*; asked for: at (least|most) |With a right .* in the place of yours", re.S)
 
 
 @dataclass(frozen=True)
