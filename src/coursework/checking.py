@@ -72,13 +72,15 @@ def check(assignment, name, answer, variant=0):
 
 
 def _wrong_helpers(assignment, question, answer, variant):
-    """Which earlier questions' functions, of those that an answer finds by name, are wrong."""
+    """Which earlier questions' functions, of those that an answer may find by name, are wrong or not there."""
     from .questions import find
     from .verdicts import right_answers
 
     there, wrong = namespace(answer), []
     for name in question.helpers:
-        if callable(there.get(name)):
+        if not callable(there.get(name)):
+            wrong.append(name)
+        else:
             earlier = find(assignment, name)
             cases = [case for case in earlier.posed(variant) if not case.small]
             data = [released(case.as_data(), wrong) for case in cases]
