@@ -2,16 +2,20 @@
 
 import hashlib
 import http.server
+import json
 import tarfile
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
 
-from reference_impl.speech import public
+from reference_impl.networks import training
+from reference_impl.speech import corpus, public
 from reference_impl.speech.features import log_mel
 
+ROOT = Path(__file__).parent.parent
 TONE = 0.25 * np.sin(2 * np.pi * 440 * np.arange(16000) / 16000)
 
 
@@ -190,3 +194,54 @@ def test_a_name_that_is_none(tmp_path):
 def test_checksums_are_whole():
     for archive in public.ARCHIVES.values():
         assert len(archive.sha256) == 64 and int(archive.sha256, 16) and archive.url.startswith("https://")
+
+
+# --- a chapter on another corpus ---
+
+
+@pytest.fixture
+def spoken_an4(tmp_path):
+    """Utterances of the book's corpus in the layout of AN4, commands and number strings, without their true times."""
+    folder = tmp_path / "an4"
+    (folder / "etc").mkdir(parents=True)
+    for part, wav in (("train", "an4_clstk"), ("test", "an4test_clstk")):
+        lines = []
+        for said in corpus.load(part, ROOT / "data" / "speech")[::12]:
+            path = folder / "wav" / wav / said.voice / f"{said.name.replace('/', '-')}.sph"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            soundfile.write(path, said.samples, said.rate, subtype="PCM_16", format="NIST")
+            lines.append(f"<s> {said.text.upper()} </s> ({path.stem})\n")
+        (folder / "etc" / f"an4_{part}.transcription").write_text("".join(lines), encoding="utf-8")
+    return folder
+
+
+def code_of(notebook):
+    cells = json.loads((ROOT / "notebooks" / notebook).read_text(encoding="utf-8"))["cells"]
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+
+
+@pytest.mark.slow
+def test_a_chapter_runs_on_the_corpus_that_the_environment_names(spoken_an4, monkeypatch):
+    """Every code cell of the chapter in which CTC hears, with fewer steps that really train."""
+    calls, step = [], training.take_step
+    monkeypatch.setenv("SPEECH_CORPUS", str(spoken_an4))
+    monkeypatch.chdir(ROOT / "notebooks")
+    monkeypatch.setattr(training, "take_step", lambda *batch, **options: (
+        calls.append(1), step(*batch, **options) if len(calls) % 50 == 1 else 1.0)[1])
+    names = {"__name__": "chapter"}
+    for cell in code_of("66_ctc_hears.ipynb"):
+        exec(compile(cell, "66_ctc_hears", "exec"), names)
+    said = names["said"]
+    assert len(calls) > 500 and names["KIND"] == "recorded"
+    assert not any(each.words for each in said["test"]) and {each.rate for each in said["test"]} == {8000}
+    assert {each.voice for each in said["train"]} < {
+        each.voice for each in corpus.load("train", ROOT / "data" / "speech")}
+
+
+def test_the_folder_of_the_corpus(monkeypatch):
+    monkeypatch.delenv("SPEECH_CORPUS", raising=False)
+    assert public.corpus_folder("there") == Path("there")
+    monkeypatch.setenv("SPEECH_CORPUS", "")
+    assert public.corpus_folder("there") == Path("there")
+    monkeypatch.setenv("SPEECH_CORPUS", "~/an4")
+    assert public.corpus_folder("there") == Path.home() / "an4"

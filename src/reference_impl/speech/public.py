@@ -8,6 +8,7 @@ books). ``utterances`` sees by the files in a folder which corpus it holds, so a
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from scipy.signal import resample_poly
 from . import corpus
 from .corpus import Utterance, check_part
 
-__all__ = ["ARCHIVES", "Archive", "CannotDownload", "download", "utterances"]
+__all__ = ["ARCHIVES", "Archive", "CannotDownload", "corpus_folder", "download", "utterances"]
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,19 @@ def download(name, cache, *, progress=True) -> Path:
             f"put the archive at {cache / file} and call this again, or give `utterances` the folder of an unpacked "
             "copy") from error
     return target / archive.folder
+
+
+def corpus_folder(default) -> Path:
+    """The folder that the environment variable ``SPEECH_CORPUS`` names, or else ``default``.
+
+    So a chapter runs on another corpus without a change: ``SPEECH_CORPUS=/path/to/an4 make lab``.
+
+    Examples
+    --------
+    >>> corpus_folder("data/speech").name
+    'speech'
+    """
+    return Path(os.environ.get("SPEECH_CORPUS") or default).expanduser()
 
 
 def utterances(part, folder, *, limit=None, rate=8000, seed=0) -> list[Utterance]:
