@@ -133,7 +133,45 @@ for number in (seccomp._LAST + 1, 5000, 2**30, 2**30 + 39):
 
 
 @on_linux
-def test_landlock_asks_for_what_its_version_knows(monkeypatch):
+@pytest.mark.parametrize("lines, allowed", [
+    ("os.fork()", False), ("os.posix_spawn('/bin/true', ['true'], {})", False), ("pass", True),
+    ("subprocess.run(['/bin/true'])", False), ("os.execv('/bin/true', ['true'])", False),
+    ("t = threading.Thread(target=print); t.start(); t.join()", True),
+    ("signal.signal(signal.SIGUSR1, print); os.kill(os.getpid(), signal.SIGUSR1)", True),
+    ("os.kill(os.getppid(), 0)", False), ("os.kill(0, 0)", False), ("os.kill(-1, 0)", False),
+    ("os.kill(-os.getpid(), 0)", False), ("resource.prlimit(0, resource.RLIMIT_CORE)", True),
+    ("resource.prlimit(os.getppid(), resource.RLIMIT_CORE)", False),
+    ("socket.socketpair()", True), ("socket.socketpair(type=socket.SOCK_DGRAM)", False), ("socket.socket()", False),
+    ("socket.socketpair(type=socket.SOCK_RAW)", False), ("fcntl.fcntl(0, fcntl.F_GETFL)", True),
+    ("fcntl.fcntl(0, fcntl.F_SETOWN, 1)", False), ("signal.setitimer(signal.ITIMER_REAL, 9)", True),
+    ("os.chmod('/proc/self/nothing', 0)", False), ("os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))", True),
+    ("os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))", False),
+    ("assert libc.prctl(1, 9, 0, 0, 0) == 0", False), ("assert libc.prctl(4, 1, 0, 0, 0) == 0", True),
+], ids=lambda given: given if isinstance(given, str) else "")
+def test_what_the_filter_lets_through(lines, allowed):
+    """Threads, signals to itself, pairs of sockets; not processes, signals to others, sockets that reach anybody."""
+    program = f"""
+import ctypes, fcntl, os, resource, signal, socket, subprocess, sys, threading
+sys.path.insert(0, {str(ROOT / 'src' / 'coursework')!r})
+import seccomp
+libc = ctypes.CDLL(None)
+try:
+    seccomp.raise_fence()
+except OSError:
+    sys.exit(77)
+try:
+    {lines}
+except (PermissionError, AssertionError):
+    sys.exit(1)
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if run.returncode == 77:
+        pytest.skip("there is no filter of calls here")
+    assert run.returncode == (0 if allowed else 1), run.stderr
+
+
+@on_linux
+def test_landlock_asks_for_what_its_version_knows():
     """A version that is not known yet gets what the sixth does."""
     assert landlock.version() >= 0
     assert [len(f"{files:b}") for files in landlock._FILES] == [1, 13, 14, 15, 15, 16]
