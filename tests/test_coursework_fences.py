@@ -308,3 +308,47 @@ def test_make_grade_refuses(course_python, tmp_path):
     run = grade("--allow", allow)
     assert run.returncode == 0, run.stderr
     assert f"not, as allowed: {allow.replace(',', ', ')}" in run.stdout and "10 of 10" in run.stdout
+
+
+STOPPED = """
+import sys
+from coursework.grading import Course
+
+class Stopped(Course):
+    def _graded(self, assignment, student, *rest):
+        if student == "emmy":
+            raise KeyboardInterrupt
+        return super()._graded(assignment, student, *rest)
+
+Stopped(sys.argv[2]).grade("1_ctc_alpha", sys.argv[1])
+"""
+
+
+def test_a_report_is_written_as_soon_as_it_is_done(course_python, tmp_path):
+    """Whatever ends the grader at the next student."""
+    for student in ("ada", "emmy"):
+        there = tmp_path / "in" / student
+        there.mkdir(parents=True)
+        (there / "1_ctc_alpha.ipynb").write_bytes((SOURCES / "1_ctc_alpha" / "1_ctc_alpha.ipynb").read_bytes())
+    run = run_course(course_python, "-c", STOPPED, tmp_path / "in", tmp_path / "out")
+    assert "KeyboardInterrupt" in run.stderr
+    assert "ada: 10 of 10 points" in (tmp_path / "out" / "reports" / "1_ctc_alpha" / "ada.md").read_text("utf-8")
+    assert "ada," in (tmp_path / "out" / "1_ctc_alpha.csv").read_text("utf-8")
+    assert (tmp_path / "out" / "feedback" / "ada" / "1_ctc_alpha" / "1_ctc_alpha.html").exists()
+
+
+def test_a_process_that_cannot_be_started_is_no_mark(course_python, tmp_path):
+    """The fences stood when they were tried, and then do not: grading stops, and says for whom first."""
+    there = tmp_path / "in" / "ada"
+    there.mkdir(parents=True)
+    (there / "1_ctc_alpha.ipynb").write_bytes((SOURCES / "1_ctc_alpha" / "1_ctc_alpha.ipynb").read_bytes())
+    program = """
+import sys
+from coursework import fences, grading
+fences.proved = lambda **_: fences.Standing(fences.Layers(bubblewrap="/bin/false"), {"writing": []})
+grading.main()
+"""
+    run = run_course(course_python, "-c", program, tmp_path / "in", "--out", tmp_path / "out")
+    assert run.returncode == 1 and run.stderr.splitlines()[-1].startswith(
+        "make grade: ada was not graded, and nobody after: no process could be started behind the fences."), run.stderr
+    assert not list((tmp_path / "out").glob("reports/*/*.md"))
