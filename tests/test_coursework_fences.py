@@ -133,7 +133,45 @@ for number in (seccomp._LAST + 1, 5000, 2**30, 2**30 + 39):
 
 
 @on_linux
-def test_landlock_asks_for_what_its_version_knows(monkeypatch):
+@pytest.mark.parametrize("lines, allowed", [
+    ("os.fork()", False), ("os.posix_spawn('/bin/true', ['true'], {})", False), ("pass", True),
+    ("subprocess.run(['/bin/true'])", False), ("os.execv('/bin/true', ['true'])", False),
+    ("t = threading.Thread(target=print); t.start(); t.join()", True),
+    ("signal.signal(signal.SIGUSR1, print); os.kill(os.getpid(), signal.SIGUSR1)", True),
+    ("os.kill(os.getppid(), 0)", False), ("os.kill(0, 0)", False), ("os.kill(-1, 0)", False),
+    ("os.kill(-os.getpid(), 0)", False), ("resource.prlimit(0, resource.RLIMIT_CORE)", True),
+    ("resource.prlimit(os.getppid(), resource.RLIMIT_CORE)", False),
+    ("socket.socketpair()", True), ("socket.socketpair(type=socket.SOCK_DGRAM)", False), ("socket.socket()", False),
+    ("socket.socketpair(type=socket.SOCK_RAW)", False), ("fcntl.fcntl(0, fcntl.F_GETFL)", True),
+    ("fcntl.fcntl(0, fcntl.F_SETOWN, 1)", False), ("signal.setitimer(signal.ITIMER_REAL, 9)", True),
+    ("os.chmod('/proc/self/nothing', 0)", False), ("os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))", True),
+    ("os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))", False),
+    ("assert libc.prctl(1, 9, 0, 0, 0) == 0", False), ("assert libc.prctl(4, 1, 0, 0, 0) == 0", True),
+], ids=lambda given: given if isinstance(given, str) else "")
+def test_what_the_filter_lets_through(lines, allowed):
+    """Threads, signals to itself, pairs of sockets; not processes, signals to others, sockets that reach anybody."""
+    program = f"""
+import ctypes, fcntl, os, resource, signal, socket, subprocess, sys, threading
+sys.path.insert(0, {str(ROOT / 'src' / 'coursework')!r})
+import seccomp
+libc = ctypes.CDLL(None)
+try:
+    seccomp.raise_fence()
+except OSError:
+    sys.exit(77)
+try:
+    {lines}
+except (PermissionError, AssertionError):
+    sys.exit(1)
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if run.returncode == 77:
+        pytest.skip("there is no filter of calls here")
+    assert run.returncode == (0 if allowed else 1), run.stderr
+
+
+@on_linux
+def test_landlock_asks_for_what_its_version_knows():
     """A version that is not known yet gets what the sixth does."""
     assert landlock.version() >= 0
     assert [len(f"{files:b}") for files in landlock._FILES] == [1, 13, 14, 15, 15, 16]
@@ -270,3 +308,47 @@ def test_make_grade_refuses(course_python, tmp_path):
     run = grade("--allow", allow)
     assert run.returncode == 0, run.stderr
     assert f"not, as allowed: {allow.replace(',', ', ')}" in run.stdout and "10 of 10" in run.stdout
+
+
+STOPPED = """
+import sys
+from coursework.grading import Course
+
+class Stopped(Course):
+    def _graded(self, assignment, student, *rest):
+        if student == "emmy":
+            raise KeyboardInterrupt
+        return super()._graded(assignment, student, *rest)
+
+Stopped(sys.argv[2]).grade("1_ctc_alpha", sys.argv[1])
+"""
+
+
+def test_a_report_is_written_as_soon_as_it_is_done(course_python, tmp_path):
+    """Whatever ends the grader at the next student."""
+    for student in ("ada", "emmy"):
+        there = tmp_path / "in" / student
+        there.mkdir(parents=True)
+        (there / "1_ctc_alpha.ipynb").write_bytes((SOURCES / "1_ctc_alpha" / "1_ctc_alpha.ipynb").read_bytes())
+    run = run_course(course_python, "-c", STOPPED, tmp_path / "in", tmp_path / "out")
+    assert "KeyboardInterrupt" in run.stderr
+    assert "ada: 10 of 10 points" in (tmp_path / "out" / "reports" / "1_ctc_alpha" / "ada.md").read_text("utf-8")
+    assert "ada," in (tmp_path / "out" / "1_ctc_alpha.csv").read_text("utf-8")
+    assert (tmp_path / "out" / "feedback" / "ada" / "1_ctc_alpha" / "1_ctc_alpha.html").exists()
+
+
+def test_a_process_that_cannot_be_started_is_no_mark(course_python, tmp_path):
+    """The fences stood when they were tried, and then do not: grading stops, and says for whom first."""
+    there = tmp_path / "in" / "ada"
+    there.mkdir(parents=True)
+    (there / "1_ctc_alpha.ipynb").write_bytes((SOURCES / "1_ctc_alpha" / "1_ctc_alpha.ipynb").read_bytes())
+    program = """
+import sys
+from coursework import fences, grading
+fences.proved = lambda **_: fences.Standing(fences.Layers(bubblewrap="/bin/false"), {"writing": []})
+grading.main()
+"""
+    run = run_course(course_python, "-c", program, tmp_path / "in", "--out", tmp_path / "out")
+    assert run.returncode == 1 and run.stderr.splitlines()[-1].startswith(
+        "make grade: ada was not graded, and nobody after: no process could be started behind the fences."), run.stderr
+    assert not list((tmp_path / "out").glob("reports/*/*.md"))

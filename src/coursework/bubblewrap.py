@@ -66,7 +66,7 @@ def command(program, *, folder, readable, surroundings, as_root) -> list[str]:
         others may not be able to reach what root can; else it starts in a user namespace, with none.
     """
     line = [program, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try",
-            "--die-with-parent", "--hostname", "submission", "--cap-drop", "ALL"]
+            "--die-with-parent", "--cap-drop", "ALL"]
     if as_root:
         for capability in _TO_CHANGE_THE_USER:
             line += ["--cap-add", capability]

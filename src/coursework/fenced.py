@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import shutil
 import signal
 import socket
@@ -16,6 +17,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,6 +32,7 @@ DISK = sum(bubblewrap.IN_MEMORY.values()) + 32 * 2**20
 #: Of a user that has nothing anywhere: systemd's list of users has this number among those that nothing uses.
 NOBODY = 65533
 _PATIENCE = 600.0  # seconds on the clock for a process to start: more than any machine takes, however busy
+_GLANCE = 0.1  # seconds from one look at a process that says nothing to the next
 _REPORT = 2**16  # bytes
 #: What else may be read, and is made by the kernel; of the processes only its own.
 _PROC = ("/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/sys/vm/overcommit_memory")
@@ -144,7 +147,7 @@ class Fenced:
                                       as_root=layers.user is not None) + line
         said = self.scratch / "said"
         with theirs, open(said, "wb") as file:
-            if sys.platform.startswith("linux"):
+            if _linux():
                 ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
             try:
                 self.process = subprocess.Popen(
@@ -154,11 +157,7 @@ class Fenced:
                 ours.close()
                 raise NotFenced(str(error)) from error
         self._report = ours
-        ours.settimeout(_PATIENCE)
-        try:
-            message, self.pid, self.user = self._heard()
-        except OSError:
-            message = b""
+        message, self.pid, self.user = self._heard()
         if not message:
             self.end()
             why = said.read_text(encoding="utf-8", errors="replace").strip()
@@ -167,9 +166,20 @@ class Fenced:
             self._handle = os.pidfd_open(self.pid)
 
     def _heard(self):
-        """A message of the process, with its number and its user's as the kernel knows them."""
-        room = socket.CMSG_SPACE(_CREDENTIALS.size) if sys.platform.startswith("linux") else 0
-        message, beside, *_ = self._report.recvmsg(_REPORT, room)
+        """A message of the process, with its number and its user's as the kernel knows them; empty if it has ended."""
+        room, end = socket.CMSG_SPACE(_CREDENTIALS.size) if _linux() else 0, time.monotonic() + _PATIENCE
+        self._report.setblocking(False)
+        while True:
+            ended = self.process.poll() is not None or time.monotonic() > end
+            try:
+                message, beside, *_ = self._report.recvmsg(_REPORT, room)
+                break
+            except BlockingIOError:
+                if ended:  # without a word: a line of messages does not tell everywhere that nobody is there
+                    return b"", self.process.pid, os.getuid()
+                select.select([self._report], [], [], _GLANCE)
+            except OSError:
+                return b"", self.process.pid, os.getuid()
         for level, kind, data in beside:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS) and len(data) == _CREDENTIALS.size:
                 pid, user, _ = _CREDENTIALS.unpack(data)
@@ -178,10 +188,7 @@ class Fenced:
 
     def report(self):
         """What it says in the end; nothing if it comes to another end."""
-        try:
-            return self._report.recv(_REPORT)
-        except OSError:
-            return b""
+        return self._heard()[0]
 
     def poll(self):
         return self.process.poll()
@@ -213,6 +220,10 @@ class Fenced:
             self._handle = None
 
 
+def _linux():
+    return sys.platform.startswith("linux")
+
+
 def closed_to_others(paths):
     """The first folder on the way to one of these that another user may not enter; None if there is none."""
     for path in paths:
@@ -233,7 +244,8 @@ def layers_here(*, without=()) -> Layers:
     if "bubblewrap" not in without:
         program = bubblewrap.found()
         if program is None:
-            remarks.append("bubblewrap (bwrap) is not installed.")
+            remarks.append("bubblewrap (bwrap) is not installed." if _linux() else
+                           "Most fences are made of what only Linux has.")
         else:
             wrapped = Layers(program, layers.landlock, layers.seccomp, layers.user)
             try:

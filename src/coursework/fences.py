@@ -123,8 +123,8 @@ def required(allow=None, *, without=(), real=()) -> Standing:
         raise FencesDown("\n".join([
             "nothing was graded, since these fences around submissions do not stand here:",
             *(f"  {line}" for line in lines), *(f"  {remark}" for remark in standing.layers.remarks),
-            "Install bubblewrap (apt-get install bubblewrap), or grade in the container of course/Containerfile; "
-            "course/README.md says how.",
+            "On Linux install bubblewrap (apt-get install bubblewrap); elsewhere, or if that does not help, grade in "
+            "the container of course/Containerfile. course/README.md says how.",
             f"To grade without them all the same, name what you accept: {ALLOW}={','.join(standing.down)}"]))
     return standing
 

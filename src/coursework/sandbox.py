@@ -60,9 +60,12 @@ def become(user):
     """Another user than root, for good; in a user namespace of its own, where the kernel allows that."""
     libc = ctypes.CDLL(None, use_errno=True)
     lose_capabilities(keep=True)
-    os.setgroups([])
-    os.setgid(user)
-    os.setuid(user)
+    try:
+        os.setgroups([])
+        os.setgid(user)
+        os.setuid(user)
+    except OSError as error:
+        raise SystemExit(f"root cannot become user {user} here: {error}") from None
     if not sys.platform.startswith("linux"):
         return
     libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)  # else what is written below would be root's
