@@ -80,7 +80,7 @@ def test_enough_of_the_errors_have_a_name():
 
 ALPHA, BETA = "answer-alpha", "answer-beta"
 FREQUENT = {  # by what it is: assignment, cell, a part of the solution, what stands there instead, what is said
-    "labels shifted": ("4_rnnt_gradient", BETA, "targets[u]]", "np.roll(targets, -1)[u]]", "targets shifted by one"),
+    "labels shifted": ("4_rnnt_gradient", BETA, "targets[u]]", "np.roll(targets, -1)[u]]", "shifted by one place"),
     "negative index": ("4_rnnt_gradient", ALPHA, "targets[u - 1]]", "targets[u - 2]]",
                        "It reads the label of the row before, and the last label where there is none."),
     "blank 0": ("2_ctc_beta", BETA, "2 * len(targets) + 1, blank)", "2 * len(targets) + 1, 0)", "symbol 0 for that of"),
