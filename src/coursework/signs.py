@@ -143,8 +143,9 @@ def _epsilon(wrong, pairs):
             sizes.append(np.exp(value[i]) - np.exp(right[i]))
         else:
             eps = float(np.median(sizes))
-            if 0 < eps < _SMALL and all(same(factor * value, np.logaddexp(factor * right, np.log(eps)), 100 * each.tolerance)
-                               for each, (value, right) in zip(wrong, pairs, strict=True)):
+            if 0 < eps < _SMALL and all(
+                    same(factor * value, np.logaddexp(factor * right, np.log(eps)), 100 * each.tolerance)
+                    for each, (value, right) in zip(wrong, pairs, strict=True)):
                 return (f"{eps:.3g} is added in the logarithm, log(x + {eps:.3g}); where x is small that is another "
                         "number. A log of 0 may be -inf.")
     return ""
