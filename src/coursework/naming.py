@@ -103,8 +103,8 @@ class Naming:
 
     @property
     def _compares(self):
-        """Whether answers are numbers that follow from the arguments."""
-        return bool(self._graded[0].case.arguments) and not self._graded[0].case.large
+        """Whether there are enough answers for a likeness, as with small cases; with a few numbers it is chance."""
+        return self._question.ladder is not None
 
     @property
     def _about(self):
