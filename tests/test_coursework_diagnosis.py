@@ -62,7 +62,7 @@ def example(verdict):
 
 @pytest.mark.parametrize("entry", ERRORS, ids=lambda entry: entry["name"])
 def test_numerical_error(entry):
-    """It costs the points of one question, has a name or none, and the smallest input is small and shows both numbers."""
+    """It costs the points of one question, is named as its entry says, and a small input shows both numbers."""
     verdicts = graded(entry["assignment"], entry, entry.get("also"))
     (wrong,) = [verdict for verdict in verdicts.values() if not verdict.right]
     assert wrong.findings == (entry.get("says", f"It {WITHOUT_A_NAME}."),)
@@ -80,7 +80,7 @@ def test_enough_of_the_errors_have_a_name():
 
 ALPHA, BETA = "answer-alpha", "answer-beta"
 FREQUENT = {  # by what it is: assignment, cell, a part of the solution, what stands there instead, what is said
-    "labels shifted": ("4_rnnt_gradient", BETA, "targets[u]]", "np.roll(targets, -1)[u]]", "targets shifted by one"),
+    "labels shifted": ("4_rnnt_gradient", BETA, "targets[u]]", "np.roll(targets, -1)[u]]", "shifted by one place"),
     "negative index": ("4_rnnt_gradient", ALPHA, "targets[u - 1]]", "targets[u - 2]]",
                        "It reads the label of the row before, and the last label where there is none."),
     "blank 0": ("2_ctc_beta", BETA, "2 * len(targets) + 1, blank)", "2 * len(targets) + 1, 0)", "symbol 0 for that of"),
@@ -141,16 +141,15 @@ def test_ladder(problems, loss):
 
 def test_small_cases_earn_nothing_and_cost_nothing():
     """An answer that is right on what is graded has all points, whatever it does with small cases."""
-    question = find("1_ctc_alpha", "loss")
-    cases = question.posed(*SEEDS)
-    own = question.drawn(*SEEDS)
+    for question in (find("1_ctc_alpha", "loss"), find("2_ctc_beta", "log_beta")):  # with helpers, and without any
+        cases, own = question.posed(*SEEDS), question.drawn(*SEEDS)
 
-    def right_on_these(log_probs, targets, blank):
-        there = any(np.array_equal(log_probs, case.arguments["log_probs"]) for case in own)
-        return ctc.loss(log_probs, targets, blank=blank) if there else 7.0
+        def right_on_these(log_probs, targets, blank, question=question, own=own):
+            there = any(np.array_equal(log_probs, case.arguments["log_probs"]) for case in own)
+            return question.right(log_probs, targets, blank) if there else 7.0
 
-    verdict = judge(question, cases, ask(right_on_these, [released(case.as_data(), []) for case in cases]))
-    assert (verdict.points, verdict.findings, verdict.details) == (2.0, ("right",), ())
+        verdict = judge(question, cases, ask(right_on_these, [released(case.as_data(), []) for case in cases]))
+        assert (verdict.points, verdict.findings, verdict.details) == (question.total, ("right",), ())
 
 
 def test_small_cases_take_no_time_from_the_others():
@@ -206,6 +205,7 @@ def test_what_fails_beyond_the_ladder_is_cut_down():
     (lambda log_probs, targets, blank: (targets[1:] == targets[:-1]).any(), "two equal labels stand side by side"),
     (lambda log_probs, targets, blank: blank != 0, "the blank is not 0"),
     (lambda log_probs, targets, blank: len(targets) > 1, "there is more than one label (U > 1)"),
+    (lambda log_probs, targets, blank: len(set(targets.tolist())) > 1, "there are two different labels"),
     (lambda log_probs, targets, blank: len(log_probs) == len(targets), "there are as many frames as labels (T = U)"),
     (lambda log_probs, targets, blank: not len(targets), "the target is empty"),
     (lambda log_probs, targets, blank: np.isinf(log_probs).any(), "a score is -inf"),

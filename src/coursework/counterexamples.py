@@ -128,10 +128,10 @@ def places(ladder, tried) -> str:
              and (problem := ladder.problem_of(each.case)) is not None]
     if not wrong or any(np.isnan(each.value).any() for _, each in wrong):
         return ""
-    if ladder.field == GRADIENT:
+    if ladder.about == GRADIENT:
         where = located([Wrong(KitCase(problem, "float64", each.tolerance, each.tolerance), "gradient",
                                ladder.sign * each.value, ladder.sign * each.expected, "") for problem, each in wrong])
-    elif ladder.field in (LOG_ALPHA, LOG_BETA):
+    elif ladder.about in (LOG_ALPHA, LOG_BETA):
         where = _in_table(wrong)
     else:
         return ""

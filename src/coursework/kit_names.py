@@ -78,9 +78,9 @@ def _explains(ladder, values, each):
 
 def _sentences(ladder, problem, names):
     if names is None:
-        return _all(ladder.field, ladder.variable, problem.logits.tobytes(), problem.logits.shape,
+        return _all(ladder.about, ladder.variable, problem.logits.tobytes(), problem.logits.shape,
                     tuple(np.asarray(problem.targets).tolist()), int(problem.blank))
-    return _some(ladder.field, ladder.variable, problem, set(names))
+    return _some(ladder.about, ladder.variable, problem, set(names))
 
 
 @lru_cache(maxsize=16)

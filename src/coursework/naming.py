@@ -99,16 +99,16 @@ class Naming:
         return f"It is {entries[0] + 0:.6g} whatever is asked."
 
     def _likeness(self, wrong):
-        return sign(wrong, self._log_z if self._field == GRADIENT else None) if self._compares else ""
+        return sign(wrong, self._log_z if self._about == GRADIENT else None) if self._compares else ""
 
     @property
     def _compares(self):
-        """Whether answers are numbers that follow from the arguments."""
-        return bool(self._graded[0].case.arguments) and not self._graded[0].case.large
+        """Whether there are enough answers for a likeness, as with small cases; with a few numbers it is chance."""
+        return self._question.ladder is not None
 
     @property
-    def _field(self):
-        return self._question.ladder.field if self._question.ladder else ""
+    def _about(self):
+        return self._question.ladder.about if self._question.ladder else ""
 
     def _log_z(self, case):
         problem = self._question.ladder.problem_of(case)
@@ -118,7 +118,7 @@ class Naming:
 
     def _of_the_kit(self):
         """A few answers are explained by one of its thousands of mistakes by chance, and so all have to be."""
-        return kit_name(self._question.ladder, [*self._small, *self._graded]) if self._field else ""
+        return kit_name(self._question.ladder, [*self._small, *self._graded]) if self._about else ""
 
     def _complaint(self, those):
         wrong = [each for each in those if each.wrong]

@@ -17,6 +17,7 @@ __all__ = ["hint", "sign"]
 _LARGE = 1e3  # what stands in for an infinity is at least so large
 _ROUNDING = 3e-6  # what float32 is off by is at most so much
 _NEAR = 0.02  # and what is nearly right
+_SMALL = 0.1  # an eps is smaller
 
 
 def sign(wrong, log_z=None) -> str:
@@ -129,7 +130,9 @@ def _stand_in(wrong, pairs):
 
 
 def _epsilon(wrong, pairs):
-    """log(x + eps), or minus that, with one eps in all answers."""
+    """log(x + eps), or minus that, with one small eps in all answers; it is fitted, and so there have to be several."""
+    if sum(right.size for _, right in pairs) < 3:
+        return ""
     for factor in (1, -1):
         sizes = []
         for value, right in pairs:
@@ -140,8 +143,9 @@ def _epsilon(wrong, pairs):
             sizes.append(np.exp(value[i]) - np.exp(right[i]))
         else:
             eps = float(np.median(sizes))
-            if eps > 0 and all(same(factor * value, np.logaddexp(factor * right, np.log(eps)), 100 * each.tolerance)
-                               for each, (value, right) in zip(wrong, pairs, strict=True)):
+            if 0 < eps < _SMALL and all(
+                    same(factor * value, np.logaddexp(factor * right, np.log(eps)), 100 * each.tolerance)
+                    for each, (value, right) in zip(wrong, pairs, strict=True)):
                 return (f"{eps:.3g} is added in the logarithm, log(x + {eps:.3g}); where x is small that is another "
                         "number. A log of 0 may be -inf.")
     return ""

@@ -6,8 +6,7 @@ of the conformance kit's shrinker, with probabilities that a hand can add up, an
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -16,7 +15,7 @@ from reference_impl import log_softmax
 from reference_impl.conformance.problem import LOSSES, Problem
 from reference_impl.conformance.shrinking import small
 
-from .question import Case
+from .question import Case, Ladder
 
 __all__ = ["GRADIENT", "LOSS", "LOG_ALPHA", "LOG_BETA", "Ladder", "ctc", "of_log_probs", "of_logits", "rnnt"]
 
@@ -24,37 +23,6 @@ __all__ = ["GRADIENT", "LOSS", "LOG_ALPHA", "LOG_BETA", "Ladder", "ctc", "of_log
 LOG_ALPHA, LOG_BETA, LOSS, GRADIENT = "log_alpha", "log_beta", "loss", "gradient"
 #: The largest sizes.
 _T, _U, _V = 3, 2, 3
-
-
-@dataclass(frozen=True)
-class Ladder:
-    """Small problems of the conformance kit, and what a question makes of them.
-
-    Parameters
-    ----------
-    problems : callable
-        Gives the problems, smallest first.
-    case_of : callable
-        A problem as a case of the question.
-    problem_of : callable, optional
-        The problem that a case of the question is about, or None; left out if the kit can't tell what it is.
-    field : str
-        What the answer is to that problem: one of the four names above.
-    variable : "log_probs" | "logits"
-        What a gradient is with respect to.
-    sign : float
-        The answer is the gradient times this.
-    """
-
-    problems: Callable[[], tuple[Problem, ...]]
-    case_of: Callable[[Problem], Case]
-    problem_of: Callable[[Case], Problem | None] | None = None
-    field: str = ""
-    variable: str = "log_probs"
-    sign: float = 1.0
-
-    def cases(self) -> list[Case]:
-        return [replace(self.case_of(problem), small=True) for problem in self.problems()]
 
 
 def of_log_probs(field, problems, sign=1.0, **more) -> Ladder:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from ..encoding import encoded
 from ..oracle import Function
 
-if TYPE_CHECKING:
-    from .ladders import Ladder
-
-__all__ = ["Case", "Faster", "Question", "Smaller"]
+__all__ = ["Case", "Faster", "Ladder", "Question", "Smaller"]
 
 
 @dataclass(frozen=True)
@@ -73,6 +70,37 @@ class Smaller:
     what: str
     share: float
     hint: str
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """Small problems of the conformance kit, and what a question makes of them.
+
+    Parameters
+    ----------
+    problems : callable
+        Gives the problems, smallest first.
+    case_of : callable
+        A problem as a case of the question.
+    problem_of : callable, optional
+        The problem that a case of the question is about, or None; left out if the kit can't tell what it is.
+    about : str
+        What the answer is to that problem: one of the four names of `ladders.py`; empty without ``problem_of``.
+    variable : "log_probs" | "logits"
+        What a gradient is with respect to.
+    sign : float
+        The answer is the gradient times this.
+    """
+
+    problems: Callable[[], tuple]
+    case_of: Callable[[Any], Case]
+    problem_of: Callable[[Case], Any] | None = None
+    about: str = ""
+    variable: str = "log_probs"
+    sign: float = 1.0
+
+    def cases(self) -> list[Case]:
+        return [replace(self.case_of(problem), small=True) for problem in self.problems()]
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def small(start) -> Iterator[Problem]:
     --------
     >>> found = list(small(Problem("", "", np.zeros((2, 2)), np.array([1]))))
     >>> [(each.logits.shape, each.targets.tolist()) for each in found[::3]]
-    [((1, 2), [1]), ((2, 2), [1])]
+    [((1, 2), []), ((1, 2), [1]), ((2, 2), []), ((2, 2), [1])]
     """
     T, U, V = start.frames, start.targets.shape[-1], start.logits.shape[-1]
     last = start.blank != 0
