@@ -11,15 +11,18 @@ import json
 import re
 from dataclasses import dataclass
 
-__all__ = ["LARGEST", "NoNotebook", "Reading", "TooMuch", "of_assignment", "read_submission"]
+from .collecting import Unreadable, candidates
+
+__all__ = ["LARGEST", "NoNotebook", "Reading", "Undecided", "of_assignment", "read_files", "read_submission"]
 
 #: Bytes of a file that are read. Outputs of an honest notebook can be many megabytes.
 LARGEST = 50_000_000
 _CELLS = 2_000
 _CODE = 1_000_000  # characters of all code together; more is not written by hand
-_TEXT = 20_000  # characters of a cell of text: what is shown of it
+_TEXT, _ALL_TEXT = 5_000, 50_000  # characters of a cell of text, and of all of them: what feedback shows
 _SHOWN = 60  # characters of a name in a note
 _NOTES = 20
+_FILES = 10  # notebooks of a student that are opened
 _KINDS = ("code", "markdown", "raw")
 _PICTURE = re.compile(r"data:[\w/+.-]{1,80};base64,[A-Za-z0-9+/=\s]+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -33,8 +36,8 @@ class NoNotebook(Exception):
     """A file cannot be read as a notebook; the message is a sentence for the report."""
 
 
-class TooMuch(NoNotebook):
-    """A notebook, but so large that it was not run: a person has to look at it."""
+class Undecided(NoNotebook):
+    """It may be one that deserves points: a person has to look at it."""
 
 
 @dataclass
@@ -114,7 +117,7 @@ def read_submission(content: bytes, released: dict) -> Reading:
     cells = _cells(data, ours, notes)
     texts = "\n".join(cell.text for cell in cells if cell.kind == "code")
     if len(texts) > _CODE:
-        raise TooMuch(f"Its code has {len(texts)} characters; expected at most {_CODE}. It was not run.")
+        raise Undecided(f"Its code has {len(texts)} characters; expected at most {_CODE}. It was not run.")
     variant = _VARIANT.search(texts)
     cells = _with_answers(_found_elsewhere(_joined_again(cells, ours, notes), ours, notes), ours, notes)
     answers = {role: tuple(cell.text for cell in cells if cell.role == role and not _untouched(cell, ours))
@@ -124,6 +127,75 @@ def read_submission(content: bytes, released: dict) -> Reading:
     if len(notes) > _NOTES:
         notes[_NOTES:] = [f"There are {len(notes) - _NOTES} more notes like these."]
     return Reading(_written(cells, ours), notes, answers, int(variant[1]) if variant else None)
+
+
+def read_files(files, assignment: str, released: dict) -> Reading:
+    """The notebook among a student's files that was meant, by name, or else by what it says that it is.
+
+    Parameters
+    ----------
+    files : list of collecting.File
+    assignment : str
+    released : dict
+
+    Raises
+    ------
+    NoNotebook
+        If there is none that can be read.
+    Undecided
+        If the reason is ours, or if two could be meant and differ.
+    """
+    found = candidates(files, assignment)
+    read, failed = [], []
+    for rank in (0, 1, 2):
+        if rank == 2 and read:
+            break
+        for _, file in [each for each in found if each[0] == rank][:_FILES]:
+            try:
+                content = file.read(LARGEST)
+                if rank < 2 or of_assignment(content) == assignment:
+                    read.append((rank, file, read_submission(content, released)))
+            except (Unreadable, NoNotebook) as error:
+                failed.append((rank, file, error))
+    failed = [each for each in failed if each[0] < 2 or not read]
+    if not read:
+        raise _reason(files, failed, assignment)
+    if any(_is_ours(error) and (rank, file.depth) <= (read[0][0], read[0][1].depth) for rank, file, error in failed):
+        raise _reason(files, failed, assignment)
+    return _meant(read, failed, assignment)
+
+
+def _is_ours(error):
+    return isinstance(error, Undecided) or getattr(error, "ours", False)
+
+
+def _reason(files, failed, assignment):
+    if not failed:
+        packed = [file.shown for file in files if file.name.lower().endswith((".zip", ".tar", ".gz", ".7z", ".rar"))]
+        more = f" There is {packed[0]}, which was not opened." if packed else ""
+        return (Undecided if packed else NoNotebook)(f"There is no file {assignment}.ipynb.{more}")
+    kind = Undecided if any(_is_ours(error) for *_, error in failed) else NoNotebook
+    several = len(failed) > 1
+    return kind(" ".join(f"{file.shown}: {error}" if several else str(error) for _, file, error in failed[:5]))
+
+
+def _meant(read, failed, assignment):
+    """Of several notebooks the one that was meant."""
+    rank, file, reading = read[0]
+    notes = [] if rank == 0 else [f"{file.shown} was graded, since there is no readable {assignment}.ipynb."]
+    notes += [f"{each.shown} was not graded. {error}" for _, each, error in failed]
+    worked = [each for each in read if any(each[2].answers.values())]
+    if worked and worked[0] is not read[0]:
+        rank, file, reading = worked[0]
+        notes = [f"{file.shown} was graded, since {read[0][1].shown} has no answer."]
+    others = [each for each in worked if each[2].answers != reading.answers]
+    if others and rank > 0:
+        shown = " and ".join(each[1].shown for each in [(rank, file, reading), *others][:5])
+        raise Undecided(f"{shown} have different answers, and it is not clear which was meant. Keep one, named "
+                        f"{assignment}.ipynb.")
+    notes += [f"There is {each[1].shown} besides, with other answers; it was not graded." for each in others]
+    reading.notes[:0] = notes
+    return reading
 
 
 def of_assignment(content: bytes) -> str:
@@ -195,12 +267,12 @@ def _plain(text):
 def _cells(data, ours, notes):
     raw = _raw_cells(data)
     if len(raw) > _CELLS:
-        raise TooMuch(f"It has {len(raw)} cells; expected at most {_CELLS}. It was not run.")
+        raise Undecided(f"It has {len(raw)} cells; expected at most {_CELLS}. It was not run.")
     version = data.get("nbformat")
     if version != 4 or isinstance(version, bool):
         notes.append(f"The file says that its notebook format is {repr(version)[:_SHOWN]}; expected 4. It was read by "
                      "what it holds.")
-    cells, broken = [], 0
+    cells, broken, by_id = [], 0, []
     for cell in raw:
         if not isinstance(cell, dict) or not isinstance(_source(cell), str | list):
             broken += 1
@@ -210,6 +282,8 @@ def _cells(data, ours, notes):
         if kind == "heading":  # of format 3
             kind, text = "markdown", f"# {text}"
         role = _role(cell, ours, notes)
+        if not role and (role := _by_id(cell, ours)):
+            by_id.append(role)
         if role and kind != ours.cells[role]["cell_type"]:
             if not ours.locked(role):
                 notes.append(f"The answer cell {role!r} had become a cell of type {str(kind)[:_SHOWN]!r}; it was run "
@@ -217,24 +291,35 @@ def _cells(data, ours, notes):
             kind = ours.cells[role]["cell_type"]
         if text.strip() or role:
             cells.append(_Cell(kind if kind in _KINDS else "raw", text, role))
+    if by_id:
+        notes.append("These cells were told by their ids, since nbgrader's marks are missing: "
+                     f"{', '.join(by_id)[:300]}.")
     if broken:
         notes.append(f"{broken} entries of the file are no cells, and were left out.")
     return _told_by_text(cells, ours)
 
 
 def _role(cell, ours, notes):
-    """Which cell of ours this is, by its mark or else by its id."""
-    metadata = cell.get("metadata")
-    metadata = metadata if isinstance(metadata, dict) else {}
-    mark = metadata.get("nbgrader")
+    """Which cell of ours this is, by its mark."""
+    mark = _metadata(cell).get("nbgrader")
     name = mark.get("grade_id") if isinstance(mark, dict) else None
-    if isinstance(name, str) and name:
-        if name in ours.cells:
-            return name
-        notes.append(f"The graded cell {name[:_SHOWN]!r} is none of ours. It counts as an ordinary cell.")
+    if not isinstance(name, str) or not name or name in ours.cells:
+        return name if isinstance(name, str) else ""
+    notes.append(f"The graded cell {name[:_SHOWN]!r} is none of ours. It counts as an ordinary cell.")
+    return ""
+
+
+def _by_id(cell, ours):
+    """The same, by the cell's id, if it has no mark."""
+    mark = _metadata(cell).get("nbgrader")
+    if isinstance(mark, dict) and isinstance(mark.get("grade_id"), str) and mark["grade_id"]:
         return ""
-    ids = [each for each in (cell.get("id"), metadata.get("id")) if isinstance(each, str)]
+    ids = [each for each in (cell.get("id"), _metadata(cell).get("id")) if isinstance(each, str)]
     return next((ours.by_id[each] for each in ids if each in ours.by_id), "")
+
+
+def _metadata(cell):
+    return cell["metadata"] if isinstance(cell.get("metadata"), dict) else {}
 
 
 def _told_by_text(cells, ours):
@@ -326,8 +411,8 @@ def _with_answers(cells, ours, notes):
         elif len(worked) < len(pieces):
             said += f" Without an answer: {len(pieces) - len(worked)}, left out."
         if len(worked) > 1:
-            said += (f" With an answer: {len(worked)}. They ran one after the other, where they stand, so the lower one "
-                     "has the last word.")
+            said += (f" With an answer: {len(worked)}. They ran one after the other, where they stand, so the lower "
+                     "one has the last word.")
         notes.append(said)
     return cells
 
@@ -401,7 +486,7 @@ def _checks_below_answers(cells, ours, notes):
 def _written(cells, ours):
     """As nbgrader takes it: locked cells as they were handed out, of an answer's cells the last one with its mark."""
     last = {cell.role: cell for cell in cells if cell.role}
-    written = []
+    written, room = [], _ALL_TEXT
     for number, cell in enumerate(cells, start=1):
         if cell.role and (ours.locked(cell.role) or last[cell.role] is cell):
             made = json.loads(json.dumps(ours.cells[cell.role]))
@@ -412,11 +497,12 @@ def _written(cells, ours):
             if cell.kind == "code":
                 made |= {"execution_count": None, "outputs": []}
             else:
-                made["source"] = _shortened(cell.text)
+                made["source"] = _shortened(cell.text, min(_TEXT, room))
+                room = max(0, room - len(cell.text))
         written.append(made)
     return {**{name: value for name, value in ours.notebook.items() if name != "cells"}, "cells": written}
 
 
-def _shortened(text):
+def _shortened(text, most):
     text = _PICTURE.sub("", text)
-    return text if len(text) <= _TEXT else f"{text[:_TEXT]}\n\n... and {len(text) - _TEXT} characters more"
+    return text if len(text) <= most else f"{text[:most]}\n\n... and {len(text) - most} characters more"

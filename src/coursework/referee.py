@@ -28,6 +28,7 @@ from reference_impl.conformance import encoding
 from .checking import ANSWERS, INPUTS
 from .effort import Meter, share, slow_seconds
 from .oracle import Oracle
+from .outputs import BoundedSession, Room
 from .questions import ASSIGNMENTS, FILES
 from .questions.question import Faster
 from .release import number_of, variant_of
@@ -64,7 +65,7 @@ class SandboxedExecute(Execute):
         seeds = variant_of(given["student"]), number_of(f"{self.secret}/{given['student']}")
         drawn = {name: question.drawn(*seeds) for name, question in questions.items()}
         self._questions, self._drawn, self._meter, self._answered = questions, drawn, None, {}
-        self._watch = None
+        self._watch, self._room = None, Room()
         with tempfile.TemporaryDirectory(prefix="coursework-") as scratch:
             folder = Path(scratch, "submission")
             oracle = Oracle(folder / ".runtime" / "oracle")
@@ -78,8 +79,12 @@ class SandboxedExecute(Execute):
                 with oracle:
                     super().preprocess(nb, resources)
             except DeadKernelError:
+                if self._watch is None:  # nothing of the submission has run: it is not to blame
+                    raise
                 resources["coursework_end"] = _STUCK if self._watch and self._watch.killed else _ENDED
             except Exception as error:  # nbclient's of a kernel that does not answer, whatever their class
+                if self._watch is None:
+                    raise
                 resources["coursework_end"] = f"{error}"[:500]
             finally:
                 if self._watch:
@@ -96,6 +101,7 @@ class SandboxedExecute(Execute):
         if is_grade(cell) and self._questions[name := cell.metadata.nbgrader.grade_id].effort:
             self._meter.start()
             self._tell(name)
+        self._room.begin(is_grade(cell))
         self._watch = Watch(self.km.provisioner.process, seconds=self.cell_seconds, patience=self.cell_patience)
 
     def on_cell_executed(self, **said):
@@ -109,6 +115,10 @@ class SandboxedExecute(Execute):
             spent = self._meter.stop() if self._questions[name].effort else None
             self._answered[name] = _answers(cell, name), spent
         super().on_cell_executed(**said)
+
+    def process_message(self, msg, cell, cell_index):
+        """A message of a cell that runs, unless it has shown enough."""
+        return super().process_message(msg, cell, cell_index) if self._room.takes(msg) else None
 
     def _tell(self, measured=None):
         """Write the cases where the submission finds them: of what is measured, only those of this question."""
@@ -146,7 +156,7 @@ class SandboxedExecute(Execute):
     def create_kernel_manager(self):
         """Spoken to through files in the submission's folder: it has no network."""
         config = Config({"KernelManager": {"transport": "ipc"}})
-        self.km = AsyncKernelManager(kernel_name=self.kernel_name, config=config)
+        self.km = AsyncKernelManager(kernel_name=self.kernel_name, config=config, session=BoundedSession())
         self.km.kernel_spec_manager.kernel_dirs = [self._kernel_folder]
         self.km.connection_file = str(Path(self._runtime, "kernel.json"))
         self.km.ip = str(Path(self._runtime, "socket"))
