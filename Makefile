@@ -19,7 +19,7 @@ export IPYTHONDIR := $(CURDIR)/.venv/ipython
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book slides pdf pdf-packages offline onefile test test-slow test-course test-all test-exhaustive site-test serve assignments grade instructor lab bench accuracy conformance variants times claims vectors gpu kernels screenshots drift repository lint clean FORCE
+.PHONY: help book slides pdf pdf-packages offline onefile test test-slow test-course test-all test-exhaustive site-test serve assignments roster grade instructor lab bench accuracy conformance variants times claims vectors gpu kernels screenshots drift repository lint clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -85,9 +85,14 @@ serve: .venv/reader  ## serve the built site on this machine
 assignments: .venv-course/ready  ## make the students' versions of the assignments; STUDENTS=file: one for each name in it
 	@$(COURSE) -m coursework.handing_out $(if $(STUDENTS),--students "$(STUDENTS)")
 
-grade: .venv-course/ready  ## grade a folder of submissions, SUBMISSIONS=folder, ASSIGNMENT=name if there are several; see course/README.md
+roster: .venv-course/ready  ## write the students of Moodle's or Canvas's table of grades, LMS=table.csv, into STUDENTS=roster.txt
+	@test -n "$(LMS)" || { echo "Of which table? make roster LMS=table.csv" >&2; exit 1; }
+	@$(COURSE) -m coursework.lms "$(LMS)" $(if $(STUDENTS),--students "$(STUDENTS)")
+
+grade: .venv-course/ready  ## grade submissions, SUBMISSIONS=folder or zip, ASSIGNMENT=name if there are several; see course/README.md
 	@test -n "$(SUBMISSIONS)" || { echo "Which ones? make grade SUBMISSIONS=folder" >&2; exit 1; }
-	@$(COURSE) -m coursework.grading "$(SUBMISSIONS)" $(if $(ASSIGNMENT),--assignment "$(ASSIGNMENT)")
+	@$(COURSE) -m coursework.grading "$(SUBMISSIONS)" $(if $(ASSIGNMENT),--assignment "$(ASSIGNMENT)") \
+		$(if $(STUDENTS),--students "$(STUDENTS)") $(if $(LMS),--lms "$(LMS)") $(if $(COLUMN),--column "$(COLUMN)")
 
 instructor: book .venv-course/ready  ## pack solutions, slides, rubric and answer keys for an instructor; STUDENTS=file as above
 	@$(COURSE) -m coursework.instructor_pack $(if $(STUDENTS),--students "$(STUDENTS)")

@@ -345,6 +345,12 @@ def candidates(files, assignment: str) -> list[tuple[int, File]]:
     return sorted(found, key=lambda each: (each[0], each[1].depth, each[1].shown))
 
 
+def _stem(file, suffix):
+    """The name of a file without its ending, and without what says that it is a copy."""
+    match = _COPY.fullmatch(file.name.removesuffix(f".{suffix}"))
+    return match[1] if match else ""
+
+
 def _same(stem, assignment):
     return re.sub(r"[\W_]+", "", stem.casefold()) == re.sub(r"[\W_]+", "", assignment.casefold())
 
@@ -354,12 +360,10 @@ def attached(files, there: Path, wanted: dict[str, int]) -> list[str]:
     notes = []
     for name, largest in wanted.items():
         stem, suffix = name.rsplit(".", 1)
-        found = [file for file in files if file.name == name] or [
-            file for file in files if (match := _COPY.fullmatch(file.name.removesuffix(f".{suffix}")))
-            and file.name.endswith(f".{suffix}") and _same(match[1], stem)]
+        found = [file for file in files if file.name.endswith(f".{suffix}") and _same(_stem(file, suffix), stem)]
         if not found:
             continue
-        found.sort(key=lambda file: (file.depth, file.shown))
+        found.sort(key=lambda file: (file.name != name, file.depth, file.shown))
         try:
             (there / name).write_bytes(found[0].read(largest))
             if found[0].name != name:

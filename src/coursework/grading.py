@@ -364,6 +364,8 @@ def main():
         table = Table.read(given.lms) if given.lms else None
         roster = Roster.read(given.students) if given.students else None
         submissions, problems = collect(given.submissions, roster=roster, table=table)
+        if not submissions:
+            raise ValueError("; ".join(problems))
         assignment = given.assignment or _only_one(submissions)
         if table:
             table.column_of(assignment, given.column)

@@ -219,10 +219,16 @@ def _decoded(content, notes):
         raise NoNotebook("The file is not a notebook: it is empty.")
     encoding = json.detect_encoding(content)
     try:
-        text = content.decode(encoding)
+        text = content.decode(encoding, "surrogatepass")
     except UnicodeDecodeError:
-        text = content.decode("cp1252", errors="replace")
-        notes.append(f"The file is not in {encoding.upper()}, as notebooks are; it was read as Windows-1252.")
+        text = content.decode(encoding, "replace")
+        damaged = text.count("\ufffd")
+        if damaged < sum(sign > "\x7f" for sign in text) / 2:
+            notes.append(f"{damaged} places of the file are not in {encoding.upper()}, as the rest is. They cannot be "
+                         "read.")
+        else:
+            text = content.decode("cp1252", "replace")
+            notes.append(f"The file is not in {encoding.upper()}, as notebooks are. It was read as Windows-1252.")
     return text.removeprefix("\ufeff")
 
 
@@ -361,7 +367,7 @@ def _joined_again(cells, ours, notes):
                 and _continues(cell.text)):
             above.text += "\n" + cell.text
             notes.append(f"The answer cell {above.role!r} was split within a block. Its parts were put together again.")
-        else:
+        elif cell.text.strip() or not above or cell.role != above.role:  # nothing is left out but empty parts
             joined.append(cell)
     return joined
 
