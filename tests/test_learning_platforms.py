@@ -58,6 +58,7 @@ def table(tmp_path, text, encoding="utf-8"):
     ("lovelaceada_LATE_101_9001_1_ctc_alpha-2.ipynb", False,
      Label("canvas", "lovelaceada", "101", "1_ctc_alpha-2.ipynb", late=True)),
     ("anon_x7Yz_9001_1_ctc_alpha.ipynb", False, Label("canvas", "anon_x7Yz", "", "1_ctc_alpha.ipynb")),
+    ("LATE_anon_x7Yz_9001_1_ctc_alpha.ipynb", False, Label("canvas", "anon_x7Yz", "", "1_ctc_alpha.ipynb", late=True)),
     ("müllerzoë_102_9002_Zoë's answer.ipynb", False, Label("canvas", "müllerzoë", "102", "Zoë's answer.ipynb")),
     ("1_ctc_alpha.ipynb", False, None), ("1_ctc_alpha (1).ipynb", False, None), ("ada", True, None),
     ("lovelaceada_101_9001_1_ctc_alpha.ipynb", True, None), ("Ada_Lovelace", True, None), ("", True, None),

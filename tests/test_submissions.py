@@ -644,6 +644,16 @@ def test_what_canvas_packs(tmp_path, zipped):
         "müllerzoë": ["Canvas says that it was handed in late."]}
 
 
+def test_a_folder_around_everything(tmp_path):
+    """Zips have it often. What one student has in folders is theirs."""
+    files = {f"all/{name}": content for name, content in IN_FOLDERS.items()}
+    assert set(found(collect(packed(tmp_path / "in.zip", files))[0])) == {"Zoë", "ada", "emmy", "sofia"}
+    assert found(collect(packed(tmp_path / "one.zip", {"ada/1_ctc_alpha.ipynb": RIGHT}))[0]) == {
+        "ada": ["1_ctc_alpha.ipynb"]}
+    assert found(collect(filled(tmp_path / "in", {"ada/work/1_ctc_alpha.ipynb": RIGHT}))[0]) == {
+        "ada": ["work/1_ctc_alpha.ipynb"]}
+
+
 def test_a_name_in_a_zip_that_does_not_say_that_it_is_utf_8(tmp_path):
     name = "Zoë Müller_102_assignsubmission_file_/1_ctc_alpha.ipynb"
     packed(tmp_path / "in.zip", {name: RIGHT})

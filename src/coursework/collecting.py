@@ -221,12 +221,11 @@ def collect(place, *, roster: Roster | None = None, table: Table | None = None) 
     """
     place, roster = Path(place), roster or Roster()
     if place.is_dir():
-        root = _folder(place)
+        root = _unwrapped(_folder(place))
     elif zipfile.is_zipfile(place):
-        root = _zipped(place)
+        root = _unwrapped(_zipped(place), zipped=True)
     else:
         raise ValueError(f"SUBMISSIONS = {str(place)!r}; expected a folder or a zip")
-    root = _unwrapped(root)
     problems = [f"{name} was not graded: it is a link, and was not followed" for name in root.links]
     parcels: dict[tuple, Submission] = {}
     for name, folder in root.folders.items():
@@ -249,18 +248,25 @@ def collect(place, *, roster: Roster | None = None, table: Table | None = None) 
     return submissions, problems
 
 
-def _unwrapped(root):
-    """Without the folder around everything that some programs add when they unpack or pack."""
-    inside = [name for name in root.folders if not _LITTER.fullmatch(name)]
-    while len(inside) == 1 and not any(not _LITTER.fullmatch(name) for name in root.files):
-        folder = root.folders[inside[0]]
-        ours = [*(label_of(name, folder=True) for name in folder.folders),
-                *(label_of(name, folder=False) for name in folder.files)]
-        if label_of(inside[0], folder=True) or not any(ours):
-            break
-        root = folder
+def _unwrapped(root, *, zipped=False):
+    """Without the folder around everything that some programs add when they unpack or pack.
+
+    It is one if what lies in it has a platform's names; in a zip also if there are folders and no notebook in it.
+    """
+    while True:
         inside = [name for name in root.folders if not _LITTER.fullmatch(name)]
-    return root
+        if len(inside) != 1 or label_of(inside[0], folder=True) or _names(root.files):
+            return root
+        folder = root.folders[inside[0]]
+        labelled = any(label_of(name, folder=True) for name in folder.folders) or any(
+            label_of(name, folder=False) for name in folder.files)
+        if not labelled and not (zipped and folder.folders and not any(map(_NOTEBOOK.fullmatch, folder.files))):
+            return root
+        root = folder
+
+
+def _names(files):
+    return [name for name in files if not _LITTER.fullmatch(name)]
 
 
 def _parcel(parcels, label: Label | None, name):

@@ -31,8 +31,9 @@ __all__ = ["Label", "Table", "enrolled", "label_of", "upload"]
 
 #: Moodle: Full name_12345_assignsubmission_file[_], a folder, or the beginning of a file's name.
 _MOODLE = re.compile(r"([^_]*)_(\d+)_assign(?:submission|feedback)_[a-z]+(?:_(.*))?", re.S)
-#: Canvas: lovelaceada_LATE_12345_67890_name.ipynb, with the ids of user and attachment; anonymous ones have anon_xxxxx.
-_CANVAS = re.compile(r"(\w+?)_(LATE_)?(\d+)_(\d+)_(.+)|(anon)_(LATE_)?(\w+?)_(\d+)_(.+)", re.S)
+#: Canvas: lovelaceada_LATE_12345_67890_name.ipynb, with the ids of user and attachment; anon_x7Yz2_67890_name.ipynb.
+_CANVAS = re.compile(r"(\w+?)_(LATE_)?(\d+)_(\d+)_(.+)", re.S)
+_ANONYMOUS = re.compile(r"(LATE_)?(anon_[^\W_]+)_(\d+)_(.+)", re.S)
 _ENCODINGS = ("utf-8-sig", "cp1252")
 _POSSIBLE = "Points Possible"
 _WITH_ID = re.compile(r"(.*\S)\s*\((\d+)\)\s*")
@@ -83,9 +84,9 @@ def label_of(name: str, *, folder: bool) -> Label | None:
     if found := _MOODLE.fullmatch(name):
         if folder == (not found[3]):
             return Label("moodle", found[1].strip(), found[2], found[3] or "")
+    elif not folder and (found := _ANONYMOUS.fullmatch(name)):
+        return Label("canvas", found[2], "", found[4], bool(found[1]))
     elif not folder and (found := _CANVAS.fullmatch(name)):
-        if found[6]:
-            return Label("canvas", f"anon_{found[8]}", "", found[10], bool(found[7]))
         return Label("canvas", found[1], found[3], found[5], bool(found[2]))
     return None
 
@@ -128,8 +129,8 @@ class Table:
         else:
             raise ValueError(
                 f"LMS = {str(path)!r} begins with {', '.join(header)[:200]!r}; expected {', '.join(_MOODLE_COLUMNS)} "
-                "of Moodle's grading worksheet, or Student, ID and Section of Canvas's gradebook. Both are in the "
-                "language of the account that downloads them: choose English there")
+                "of Moodle's grading worksheet, or Student, ID and Section of Canvas's gradebook. Moodle's is in the "
+                "language of the account that downloads it: choose English there")
         width = len(header)
         return cls(lms, header, [[*row, *[""] * (width - len(row))] for row in rows[1:]], delimiter)
 
