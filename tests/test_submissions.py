@@ -206,6 +206,8 @@ MANGLED = {  # what was done, and what is said about it
     "split": (lambda: split(solved()), "'answer-alpha' is there 2 times"),
     "split, one part without a mark": (lambda: split(solved(), marked=False), ""),
     "split in a function": (lambda: split(solved(), within=True), "split within a block. Its parts were put together"),
+    "split in a function, twice": (
+        lambda: split(split(solved(), within=True), within=True), "split within a block. Its parts were put together"),
     "split in a function, without a mark": (lambda: split(solved(), within=True, marked=False), "split within a block"),
     "nbgrader is null": (lambda: marks(solved(), lambda data: data.update(nbgrader=None)), "told by their ids"),
     "no marks": (lambda: marks(solved(), lambda data: data.clear()), "told by their ids"),
@@ -262,6 +264,13 @@ def test_what_was_meant_is_read(mangled):
     assert points(reading.notebook) == 10, reading.notes
     assert said in " ".join(reading.notes)
     assert bool(said) == bool(reading.notes)
+    assert not any(cell["source"].startswith(" ") for cell in reading.notebook["cells"]), "a part of a block"
+
+
+def test_a_check_above_and_below():
+    """The lower one is kept, so that nothing has to be moved."""
+    notes = reading_of(copied(solved(), "check-log-alpha", at=place(solved(), "answer-alpha"))).notes
+    assert notes == ["The check 'log_alpha' is there 2 times. It ran once, where it stands last."]
 
 
 def test_the_last_of_two_answers_counts():
@@ -678,6 +687,16 @@ def test_no_link_is_followed(tmp_path, zipped):
         read_files(submissions[0].files, NAME, RELEASED)
     assert sorted(problems) == ["1_ctc_alpha.ipynb was not graded: it is a link, and was not followed",
                                 "sofia was not graded: it is a link, and was not followed"]
+
+
+def test_what_becomes_a_link_is_not_followed(tmp_path):
+    """Also if it was a file when the folder was looked at."""
+    (submission,), _ = collect(filled(tmp_path / "in", {"ada/1_ctc_alpha.ipynb": RIGHT}))
+    path = tmp_path / "in" / "ada" / "1_ctc_alpha.ipynb"
+    path.rename(tmp_path / "outside")
+    path.symlink_to(tmp_path / "outside")
+    with pytest.raises(Unreadable, match="1_ctc_alpha.ipynb cannot be opened: Too many levels of symbolic links"):
+        submission.files[0].read(LARGEST)
 
 
 def test_only_plain_files_are_opened(tmp_path):

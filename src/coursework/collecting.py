@@ -43,7 +43,7 @@ class File:
     Attributes
     ----------
     name : str
-        Without what a platform puts in front of it, composed Unicode.
+        Without what a platform puts in front of it.
     shown : str
         Where it lies, for notes.
     depth : int
@@ -201,7 +201,7 @@ def _files(folder, shown="", depth=0):
     """All files of a folder and of those in it that are nobody's litter. A folder that is named like a file counts."""
     named_so = {name: _refuser(f"{name} is not a plain file, and was not read.") for name in folder.folders
                 if PurePosixPath(name).suffix}
-    files = [File(unicodedata.normalize("NFC", name), f"{shown}{name}", depth, read)
+    files = [File(name, f"{shown}{name}", depth, read)
              for name, read in {**named_so, **folder.files}.items() if not _LITTER.fullmatch(name)]
     for name, each in folder.folders.items():
         files += _files(each, f"{shown}{name}/", depth + 1)
