@@ -257,8 +257,8 @@ print(result.points, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - befor
     run = run_course(course_python, "-c", program, tmp_path)
     assert run.returncode == 0, run.stderr
     points, messages = map(float, run.stdout.split())
-    assert points == 10
     assert messages < 6, "of 100 MB"
+    assert points == 10
     written = tmp_path / "course" / "autograded" / "ada" / NAME / f"{NAME}.ipynb"
     assert written.stat().st_size < 5_000_000
     page = (tmp_path / "course" / "feedback" / "ada" / NAME / f"{NAME}.html").read_text(encoding="utf-8")

@@ -361,6 +361,7 @@ def main():
     arguments.add_argument("--column", default="", help="of Canvas's CSV, if none is named like the assignment")
     given = arguments.parse_args()
     try:
+        course, results = Course(given.out), []
         table = Table.read(given.lms) if given.lms else None
         roster = Roster.read(given.students) if given.students else None
         submissions, problems = collect(given.submissions, roster=roster, table=table)
@@ -369,7 +370,6 @@ def main():
         assignment = given.assignment or _only_one(submissions)
         if table:
             table.column_of(assignment, given.column)
-        course, results = Course(given.out), []
         for result in course.graded(assignment, submissions):
             results.append(result)
             print(_line(result), flush=True)
