@@ -19,7 +19,7 @@ export IPYTHONDIR := $(CURDIR)/.venv/ipython
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book slides pdf pdf-packages offline onefile test test-slow test-course test-all test-exhaustive site-test serve assignments grade fences check-submission quizzes instructor lab bench accuracy conformance variants times claims vectors gpu kernels screenshots drift repository lint clean FORCE
+.PHONY: help book slides pdf pdf-packages offline onefile test test-slow test-course test-all test-exhaustive site-test serve assignments roster grade fences check-submission quizzes instructor lab bench accuracy conformance variants times claims vectors gpu kernels screenshots drift repository lint clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -85,9 +85,15 @@ serve: .venv/reader  ## serve the built site on this machine
 assignments: .venv-course/ready  ## make the students' versions of the assignments; STUDENTS=file: one for each name in it
 	@$(COURSE) -m coursework.handing_out $(if $(STUDENTS),--students "$(STUDENTS)")
 
-grade: .venv-course/ready  ## grade a folder of submissions, SUBMISSIONS=folder, ASSIGNMENT=name if there are several, ALLOW=fence,... that need not stand; see course/README.md
+roster: .venv-course/ready  ## write the students of Moodle's or Canvas's table of grades, LMS=table.csv, into STUDENTS=roster.txt
+	@test -n "$(LMS)" || { echo "Of which table? make roster LMS=table.csv" >&2; exit 1; }
+	@$(COURSE) -m coursework.lms "$(LMS)" $(if $(STUDENTS),--students "$(STUDENTS)")
+
+grade: .venv-course/ready  ## grade submissions, SUBMISSIONS=folder or zip, ASSIGNMENT=name if there are several, ALLOW=fence,... that need not stand; see course/README.md
 	@test -n "$(SUBMISSIONS)" || { echo "Which ones? make grade SUBMISSIONS=folder" >&2; exit 1; }
-	@$(COURSE) -m coursework.grading "$(SUBMISSIONS)" $(if $(ASSIGNMENT),--assignment "$(ASSIGNMENT)") $(if $(ALLOW),--allow "$(ALLOW)")
+	@$(COURSE) -m coursework.grading "$(SUBMISSIONS)" $(if $(ASSIGNMENT),--assignment "$(ASSIGNMENT)") \
+		$(if $(STUDENTS),--students "$(STUDENTS)") $(if $(LMS),--lms "$(LMS)") $(if $(COLUMN),--column "$(COLUMN)") \
+		$(if $(ALLOW),--allow "$(ALLOW)")
 
 fences: .venv-course/ready  ## try each fence that `make grade` puts around submissions, and say what stands here
 	@$(COURSE) -m coursework.fences

@@ -108,7 +108,7 @@ def test_files_beside_the_notebook(course_python, tmp_path):
     assert points["copied"] == 0 and "It answers other vectors" in said["copied"]
     assert points["renamed"] <= 3 and "no known mistake gives this" in said["renamed"]
     assert {points[name] for name in ("link", "large", "pipe", "folder")} == {0}
-    assert "results.json is a link or cannot be opened" in said["link"]
+    assert "results.json is a link, and was not followed" in said["link"]
     assert "results.json has more than 2 MB" in said["large"]
     assert all("results.json is not a plain file" in said[name] for name in ("pipe", "folder"))
     assert "NotImplementedError" in said["link"]

@@ -11,7 +11,7 @@ from test_coursework import ROOT, source
 from coursework import receipts
 from coursework.asking import ask
 from coursework.questions import ASSIGNMENTS, find
-from coursework.receipts import SUFFIX, compared, hash_of_code, notes_on, of_notebook, on_visible, read_receipt
+from coursework.receipts import SUFFIX, compared, hash_of_code, of_notebook, on_visible, read_receipt
 
 NAME = "1_ctc_alpha"
 POINTS = {name: float(question.total) for name, question in ASSIGNMENTS[NAME].items()}
@@ -79,18 +79,6 @@ def test_a_receipt_of_somebody_else_or_of_something_else():
 @pytest.mark.parametrize("notebook", [b"", b"[]", b'{"cells": 3}', b'{"cells": [3]}', b'{"cells": [{"source": 3}]}'])
 def test_a_notebook_that_cannot_be_read(notebook):
     assert "is for other code" in compared(receipt(), notebook, NAME, 3, POINTS)[0]
-
-
-def test_beside_a_notebook(tmp_path):
-    assert notes_on(tmp_path, NAME, 3, POINTS) == []
-    (tmp_path / f"{NAME}.ipynb").write_bytes(NOTEBOOK)
-    assert notes_on(tmp_path, NAME, 3, POINTS) == []
-    (tmp_path / "elsewhere").write_bytes(receipt())
-    (tmp_path / f"{NAME}{SUFFIX}").symlink_to(tmp_path / "elsewhere")
-    assert notes_on(tmp_path, NAME, 3, POINTS) == []
-    (tmp_path / f"{NAME}{SUFFIX}").unlink()
-    (tmp_path / f"{NAME}{SUFFIX}").write_bytes(receipt())
-    assert "agrees" in notes_on(tmp_path, NAME, 3, POINTS)[0]
 
 
 def test_points_do_not_depend_on_hidden_numbers():

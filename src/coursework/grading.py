@@ -1,41 +1,54 @@
-"""Grades a folder of submissions with nbgrader, behind fences, and writes reports and gradebook: `make grade`.
+"""Grades submissions with nbgrader, behind fences, and writes reports and gradebook: `make grade`.
 
-    python -m coursework.grading SUBMISSIONS [--out FOLDER] [--assignment NAME]
+    python -m coursework.grading SUBMISSIONS [--out FOLDER] [--assignment NAME] [--students ROSTER]
+        [--lms TABLE [--column NAME]]
 
-SUBMISSIONS holds a folder for each student, and in it NAME.ipynb. Needs the environment of course/requirements.txt.
+`collecting.py` says what SUBMISSIONS may be, and `reading.py` what becomes of a file. What cannot be graded gets no
+mark: it is a line that begins with "not graded", and the exit status is 1. Needs the environment of
+course/requirements.txt.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
 import json
 import os
 import re
 import shutil
-import stat
 import sys
 import time
+import traceback
 import warnings
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from . import class_report
+from .collecting import Submission, Unreadable, attached, candidates, collect, receipt_among
 from .course_secret import secret_of
+from .lms import Table, label_of, upload
 from .questions import ASSIGNMENTS, FILES
-from .receipts import notes_on as receipt_notes
-from .release import NAME, for_student, prove, read, variant_of
+from .reading import LARGEST, NoNotebook, Undecided, of_assignment, read_files
+from .receipts import LARGEST as LARGEST_RECEIPT
+from .receipts import compared
+from .release import for_student, prove, read, variant_of
+from .roster import Roster
 from .verdicts import Verdict
 
 __all__ = ["Course", "Result"]
 
 SOURCES = Path(__file__).parents[2] / "course" / "assignments"
-LARGEST = 20_000_000  # bytes of a submission
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a student gets for an assignment."""
+    """What a student gets for an assignment, or why there is no mark.
+
+    ``failure`` is empty if there is a mark. ``trouble`` is what went wrong besides, and leaves the mark as it is.
+    ``unread``: nothing could be read, and so nothing earned points.
+    """
 
     student: str
     variant: int
@@ -43,23 +56,32 @@ class Result:
     notes: list[str]
     fences: list[str]
     seconds: float
+    failure: str = ""
+    trouble: str = ""
+    unread: bool = False
+    total: float = 0.0
+    submission: Submission | None = field(default=None, compare=False)
 
     @property
-    def points(self):
+    def points(self) -> float:
+        if self.failure:
+            raise ValueError(f"{self.student} has no mark: {self.failure}")
         return sum(verdict.points for verdict in self.verdicts)
 
-    @property
-    def total(self):
-        return sum(verdict.total for verdict in self.verdicts)
-
     def __str__(self):
-        lines = [f"# {self.student}: {self.points:g} of {self.total:g} points", ""]
+        mark = "not graded" if self.failure else f"{self.points:g} of {self.total:g} points"
+        lines = [f"# {self.student}: {mark}", ""]
+        lines += [self.failure, ""] if self.failure else []
         for verdict in self.verdicts:
             lines += [f"## {verdict.name}: {verdict.points:g} of {verdict.total:g}", ""]
             lines += [f"- {each}" for each in (*verdict.findings, *verdict.details)] + [""]
         if self.notes:
             lines += ["## Besides", "", *(f"- {note}" for note in self.notes), ""]
         return "\n".join(lines)
+
+
+class GradingFailed(Exception):
+    """nbgrader failed on a submission; what it said is in the course's folder `failures`."""
 
 
 class Course:
@@ -135,20 +157,32 @@ class Course:
         return written
 
     def grade(self, assignment, submissions) -> list[Result]:
-        """Grade a folder of submissions; no submission stops the others."""
-        released = self.release(assignment)
-        students = sorted(path.name for path in Path(submissions).iterdir() if path.is_dir())
-        odd = [name for name in students if not NAME.fullmatch(name)]
-        if odd or not students:
-            raise ValueError(f"submissions = {str(submissions)!r}; expected folders named by letters, digits, . _ -, "
-                             f"one for each student{', not ' + repr(odd[0]) if odd else ''}")
+        """Grade a folder of submissions, or what :func:`.collecting.collect` found; no submission stops the others."""
+        if not isinstance(submissions, list):
+            submissions, problems = collect(submissions)
+            if problems:
+                raise ValueError(f"submissions: {'; '.join(problems)}")
+        return list(self.graded(assignment, submissions))
+
+    def graded(self, assignment, submissions: list[Submission]) -> Iterator[Result]:
+        """The result of each submission, once it is graded and its report is written; the class's report at the end."""
+        released, results = self.release(assignment), []
         self._raise_fences()
-        results = []
-        for name in students:
-            results.append(self._graded(assignment, name, Path(submissions) / name, released))
-            self._write(assignment, results)  # whatever happens to the next one
+        for submission in submissions:
+            begin = time.perf_counter()
+            try:
+                result = self._graded(assignment, submission, released)
+            except Undecided as error:
+                result = self._without_mark(assignment, submission, str(error), begin)
+            except Exception as error:  # of the grader, whatever it is: no mark, and the others are graded
+                self._keep(assignment, submission.student, traceback.format_exc())
+                said = f"The grader failed: {type(error).__name__}: {error}"[:500]
+                result = self._without_mark(assignment, submission, said, begin)
+            results.append(self._reported(assignment, result))
+            self._tabulate(assignment, results)
+            yield results[-1]
         class_report.write(self.folder, assignment, results)
-        return results
+
 
     def _raise_fences(self):
         """Try them, and do not go on if one does not stand; they are the same for all that this course grades."""
@@ -162,175 +196,246 @@ class Course:
             self.api.update_config(Config({"SandboxedExecute": {"standing": self.standing}}))
 
     def export(self) -> Path:
-        """nbgrader's gradebook, all assignments, as CSV."""
-        from nbgrader.api import Gradebook
+        """nbgrader's gradebook, all assignments, as CSV. Where there is no mark, there is no number either."""
+        from nbgrader.api import Gradebook, MissingEntry
         from nbgrader.plugins import CsvExportPlugin
 
         plugin = CsvExportPlugin()
         plugin.to = str(self.folder / "grades.csv")
         with Gradebook(f"sqlite:///{self.folder / 'gradebook.db'}") as gradebook:
             plugin.export(gradebook)
+            with open(plugin.to, newline="", encoding="utf-8") as file:
+                head, *rows = csv.reader(file)
+            for row in rows:
+                try:
+                    gradebook.find_submission(row[head.index("assignment")], row[head.index("student_id")])
+                except MissingEntry:
+                    for column in ("raw_score", "late_submission_penalty", "score"):
+                        row[head.index(column)] = ""
+        with open(plugin.to, "w", newline="", encoding="utf-8") as file:
+            csv.writer(file, lineterminator="\n").writerows([head, *rows])
         return Path(plugin.to)
 
-    def _graded(self, assignment, student, folder, released):
-        from .fences import FencesDown
+    def _graded(self, assignment, submission, released):
         from .referee import Referee, SandboxedExecute
 
-        begin, there = time.perf_counter(), self.folder / "submitted" / student / assignment
-        notebook, notes = _submitted(folder / f"{assignment}.ipynb", released)
+        begin, student = time.perf_counter(), submission.student
+        there = self.folder / "submitted" / student / assignment
+        notes, unread = list(submission.notes), False
+        try:
+            reading = read_files(submission.files, assignment, released)
+            notebook, notes = reading.notebook, notes + reading.notes + _other_numbers(reading, student)
+        except Undecided:
+            raise
+        except NoNotebook as error:
+            notebook, unread = released, True
+            notes.append(str(error))
         shutil.rmtree(there, ignore_errors=True)
         there.mkdir(parents=True)
-        notes += _attached(folder, there, FILES.get(assignment, {}))
-        target = there / f"{assignment}.ipynb"
+        notes += attached(submission.files, there, FILES.get(assignment, {}))
+        (there / f"{assignment}.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
         Referee.kept.pop((assignment, student), None)
         SandboxedExecute.not_started = ""
-        for attempt in (notebook, released):
-            target.write_text(json.dumps(attempt), encoding="utf-8")
-            result = self.api.autograde(assignment, student, force=True)
-            if SandboxedExecute.not_started:
-                raise FencesDown(f"{student} was not graded, and nobody after: no process could be started behind the "
-                                 f"fences. {SandboxedExecute.not_started}")
-            if result["success"] and (assignment, student) in Referee.kept:
-                break
-            said = re.findall(r"^ *(\w+(?:Error|Exception): .*)$", result.get("log", ""), re.M)
-            notes.append(f"The grader failed on this notebook; look at it. {said[0] if said else 'It said nothing.'}")
-        none = [Verdict(question.name, 0.0, question.total, ("It could not be run.",))
-                for question in ASSIGNMENTS[assignment].values()]
-        verdicts, fences = Referee.kept.get((assignment, student), (none, []))
-        notes += receipt_notes(folder, assignment, variant_of(student), Referee.visible.get((assignment, student), {}))
-        return Result(student, variant_of(student), verdicts, notes, fences, time.perf_counter() - begin)
+        said = self.api.autograde(assignment, student, force=True)
+        if "KeyboardInterrupt" in said.get("error", ""):  # nbgrader catches it with everything else
+            raise KeyboardInterrupt
+        if SandboxedExecute.not_started:
+            raise GradingFailed("no process could be started behind the fences. " + SandboxedExecute.not_started)
+        if not said["success"] or (assignment, student) not in Referee.kept:
+            log = f"{said.get('log', '')}\n{said.get('error', '')}"
+            self._keep(assignment, student, log)
+            last = re.findall(r"^ *(\w+(?:Error|Exception|Missing\w+): .*)$", log, re.M)
+            raise GradingFailed(last[0] if last else "it said nothing")
+        verdicts, fences = Referee.kept[assignment, student]
+        if not unread:
+            notes += _receipt_notes(submission, reading, assignment, Referee.visible[assignment, student])
+        return Result(student, variant_of(student), verdicts, notes, fences, time.perf_counter() - begin,
+                      unread=unread, total=_total(assignment), submission=submission)
 
-    def _write(self, assignment, results):
-        """Report and feedback of the last one, and our table of questions for all so far."""
+    def _without_mark(self, assignment, submission, why, begin):
+        """The result of a submission that was not graded. An earlier mark of it does not stay, either."""
+        from nbgrader.api import Gradebook, MissingEntry
+
+        student = submission.student
+        with Gradebook(f"sqlite:///{self.folder / 'gradebook.db'}") as gradebook, contextlib.suppress(MissingEntry):
+            gradebook.remove_submission(assignment, student)
+        for place in ("autograded", "feedback"):
+            shutil.rmtree(self.folder / place / student / assignment, ignore_errors=True)
+        return Result(student, variant_of(student), [], list(submission.notes), [], time.perf_counter() - begin,
+                      failure=why, total=_total(assignment), submission=submission)
+
+    def _keep(self, assignment, student, log):
+        """What the grader had to say when it failed."""
+        path = self.folder / "failures" / assignment / f"{student}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(log[-1_000_000:], encoding="utf-8", errors="replace")
+
+    def _reported(self, assignment, result):
+        """The result with its report and its page of feedback written; a page that fails takes no mark away."""
         from .pages import self_contained
 
-        result, reports = results[-1], self.folder / "reports" / assignment
-        reports.mkdir(parents=True, exist_ok=True)
-        (reports / f"{result.student}.md").write_text(str(result), encoding="utf-8")
-        feedback = self.api.generate_feedback(assignment, result.student, force=True)
-        self._done(feedback, "write feedback on", assignment)
-        page = self.folder / "feedback" / result.student / assignment / f"{assignment}.html"
-        page.write_text(self_contained(page.read_text(encoding="utf-8")), encoding="utf-8")
-        with open(self.folder / f"{assignment}.csv", "w", newline="", encoding="utf-8") as file:
+        if not result.failure:
+            try:
+                self._done(self.api.generate_feedback(assignment, result.student, force=True), "write feedback on",
+                           assignment)
+                page = self.folder / "feedback" / result.student / assignment / f"{assignment}.html"
+                page.write_text(self_contained(page.read_text(encoding="utf-8")), encoding="utf-8")
+            except Exception as error:  # whatever it is, the mark stands
+                self._keep(assignment, result.student, traceback.format_exc())
+                result = replace(result, trouble=f"There is no page of feedback: {type(error).__name__}: {error}"[:500])
+        report = self.folder / "reports" / assignment / f"{result.student}.md"
+        report.parent.mkdir(parents=True, exist_ok=True)
+        report.write_text(str(result), encoding="utf-8", errors="replace")
+        return result
+
+    def _tabulate(self, assignment, results):
+        """The table of questions, written anew when there is one result more."""
+        names = list(ASSIGNMENTS[assignment])
+        path = self.folder / f"{assignment}.csv"
+        with open(path.with_suffix(".part"), "w", newline="", encoding="utf-8") as file:
             table = csv.writer(file)
-            table.writerow(["student", "variant", *(verdict.name for verdict in results[0].verdicts), "points", "of"])
+            table.writerow(["student", "variant", *names, "points", "of"])
             for result in results:
-                points = [verdict.points for verdict in result.verdicts]
-                table.writerow([result.student, result.variant, *points, result.points, result.total])
+                points = ([""] * (len(names) + 1) if result.failure
+                          else [*(verdict.points for verdict in result.verdicts), result.points])
+                table.writerow([result.student, result.variant, *points, result.total])
+        os.replace(path.with_suffix(".part"), path)
 
 
-def _submitted(path, released):
-    """A submitted notebook, or the empty one if it cannot be read; and what is to be said about it."""
-    if not path.exists():
-        return released, [f"There is no file {path.name}."]
-    if path.stat().st_size > LARGEST:
-        return released, [f"The file has more than {LARGEST // 10**6} MB and was not read."]
-    import nbformat
-
-    try:
-        notebook = json.loads(path.read_text(encoding="utf-8"))
-        nbformat.validate(nbformat.from_dict(notebook))
-    except Exception as error:  # whatever somebody's file is
-        return released, [f"The file is not a notebook: {str(error).splitlines()[0][:200]}"]
-    notes = _restored(notebook, released) + _other_numbers(notebook, path.parent.name)
-    known = {cell["metadata"]["nbgrader"]["grade_id"] for cell in released["cells"] if "nbgrader" in cell["metadata"]}
-    for cell in notebook["cells"]:
-        if cell["metadata"].get("nbgrader", {}).get("grade_id", "") not in {*known, ""}:
-            notes.append(f"The graded cell {cell['metadata'].pop('nbgrader')['grade_id']!r} is none of ours.")
-    return notebook, notes
+def _total(assignment):
+    return sum(question.total for question in ASSIGNMENTS[assignment].values())
 
 
-def _attached(folder, there, files):
-    """Copy the files that may be handed in beside a notebook; notes about those that are not taken.
-
-    Only plain files are: a link would bring in whatever it leads to.
-    """
-    notes = []
-    for name, largest in files.items():
-        try:
-            handle = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        except FileNotFoundError:
-            continue
-        except OSError:
-            notes.append(f"{name} is a link or cannot be opened, and was not read.")
-            continue
-        try:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                notes.append(f"{name} is not a plain file, and was not read.")
-                continue
-            with open(handle, "rb", closefd=False) as file:
-                content = file.read(largest + 1)
-        finally:
-            os.close(handle)
-        if len(content) > largest:
-            notes.append(f"{name} has more than {largest / 10**6:g} MB and was not read.")
-        else:
-            (there / name).write_bytes(content)
-    return notes
-
-
-def _other_numbers(notebook, student):
-    """A note if the notebook was not handed out to this student."""
-    text = "".join("".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code")
-    found, own = re.search(r"^variant = (\d+)", text, re.M), variant_of(student)
-    if found is None or int(found[1]) == own:
+def _receipt_notes(submission, reading, assignment, points):
+    """In what a receipt that was handed in differs; none if there is no receipt."""
+    file = receipt_among(submission.files, assignment)
+    if file is None:
         return []
-    return [f"The notebook has the numbers of variant {int(found[1])}; it was graded with {own}, those of this name."]
+    try:
+        content = file.read(LARGEST_RECEIPT)
+    except Unreadable as error:
+        return [str(error)]
+    return compared(content, reading.content, assignment, variant_of(submission.student), points)
 
 
-def _restored(notebook, released):
-    """A note for each locked cell that was changed or removed."""
-    def locked(cells):
-        found = {}
-        for cell in cells:
-            mark = cell.get("metadata", {}).get("nbgrader", {})
-            if mark.get("locked"):
-                found[mark["grade_id"]] = "".join(cell["source"])
-        return found
-
-    theirs, notes = locked(notebook["cells"]), []
-    for name, text in locked(released["cells"]).items():
-        if re.sub(r"variant = \d+", "variant = 0", theirs.get(name, "")) != text:
-            done = "changed" if name in theirs else "removed or unlocked"
-            notes.append(f"The locked cell {name!r} was {done}. It was put back before grading.")
-    return notes
+def _other_numbers(reading, student):
+    """A note if the notebook was not handed out to this student."""
+    own = variant_of(student)
+    if reading.variant in (None, own):
+        return []
+    return [f"The notebook has the numbers of variant {reading.variant}; it was graded with {own}, those of this name."]
 
 
 def _only_one(submissions):
-    """The assignment of a folder of submissions."""
-    found = sorted({path.stem for path in submissions.glob("*/*.ipynb")})
+    """The assignment of submissions, by the names of their notebooks, or else by what is in them."""
+    files = [file for submission in submissions for file in submission.files]
+    found = [name for name in ASSIGNMENTS if any(rank < 2 for rank, _ in candidates(files, name))]
     if not found:
-        flat = "; notebooks lie in it without one" if list(submissions.glob("*.ipynb")) else ""
-        raise ValueError(f"SUBMISSIONS = {str(submissions)!r}; expected a folder for each student, and the "
-                         f"notebook in it, as in NAME/1_ctc_alpha.ipynb{flat}")
+        found = sorted(set(map(_said_to_be, (file for _, file in candidates(files, "")))) & set(ASSIGNMENTS))
+    if not found:
+        raise ValueError("SUBMISSIONS has no notebook that is named like an assignment, as 1_ctc_alpha.ipynb is; say "
+                         "which one it is by ASSIGNMENT=")
     if len(found) > 1:
         raise ValueError(f"SUBMISSIONS has {', '.join(found)}; say which one by ASSIGNMENT=")
     return found[0]
 
 
+def _said_to_be(file):
+    try:
+        return of_assignment(file.read(LARGEST))
+    except Unreadable:
+        return ""
+
+
+# --- what goes back to a learning platform ---
+
+
+def _sent_back(course, assignment, table, column, results):
+    """Write grades and feedback as the platform takes them."""
+    graded, missing = [], []
+    for result in results:
+        submission = result.submission
+        if result.failure:
+            continue
+        if submission.row is None:
+            missing.append(result.student)
+            continue
+        graded.append({"row": submission.row, "points": result.points, "total": result.total, "comment": str(result),
+                       "feedback": _feedback(course, assignment, table, result)})
+    said = upload(table, assignment, graded, course.folder / "upload" / assignment, column)
+    return [*said, *(f"not in {table.lms}'s table, so not in grades.csv: {name}" for name in missing)]
+
+
+def _feedback(course, assignment, table, result):
+    """The name and the content of a student's file of feedback.
+
+    Moodle adds any file in a student's folder. Canvas takes only files that are named as it named them, and shows them
+    under the name that the student gave: so it gets a notebook, with the report in its first cell.
+    """
+    labels = [each for each in result.submission.labels if label_of(each, folder=table.lms == "moodle")]
+    if not labels:
+        return None
+    if table.lms == "moodle":
+        page = course.folder / "feedback" / result.student / assignment / f"{assignment}.html"
+        return (f"{labels[0]}/{assignment}.html", page.read_bytes()) if page.exists() else None
+    ours = [each for each in labels if each.lower().endswith(".ipynb")]
+    path = course.folder / "autograded" / result.student / assignment / f"{assignment}.ipynb"
+    if not ours or not path.exists():
+        return None
+    notebook = read(path)
+    report = {"cell_type": "markdown", "id": "report", "metadata": {}, "source": str(result)}
+    return ours[0], json.dumps({**notebook, "cells": [report, *notebook["cells"]]}, indent=1).encode()
+
+
 def main():
-    arguments = argparse.ArgumentParser(description="Grade a folder of submissions of one assignment.")
-    arguments.add_argument("submissions", type=Path)
+    arguments = argparse.ArgumentParser(description="Grade the submissions of one assignment.")
+    arguments.add_argument("submissions", type=Path, help="a folder, or a zip of Moodle or Canvas")
     arguments.add_argument("--out", type=Path, default=Path("_course"))
     arguments.add_argument("--assignment", help="needed if the submissions have several")
+    arguments.add_argument("--students", type=Path, help="the roster that the assignment was handed out with")
+    arguments.add_argument("--lms", type=Path, help="Moodle's grading worksheet, or the CSV of Canvas's gradebook")
     arguments.add_argument("--allow", help="fences that need not stand, with commas; by default those in ALLOW")
+    arguments.add_argument("--column", default="", help="of Canvas's CSV, if none is named like the assignment")
     given = arguments.parse_args()
     try:
-        assignment = given.assignment or _only_one(given.submissions)
-        course = Course(given.out, allow=None if given.allow is None else given.allow.split(","))
-        results = course.grade(assignment, given.submissions)
+        course, results = Course(given.out, allow=None if given.allow is None else given.allow.split(",")), []
+        table = Table.read(given.lms) if given.lms else None
+        roster = Roster.read(given.students) if given.students else None
+        submissions, problems = collect(given.submissions, roster=roster, table=table)
+        if not submissions:
+            raise ValueError("; ".join(problems))
+        assignment = given.assignment or _only_one(submissions)
+        if table:
+            table.column_of(assignment, given.column)
+        for result in course.graded(assignment, submissions):
+            results.append(result)
+            print(_line(result), flush=True)
+        for problem in problems:
+            print(problem)
+        graded = [result for result in results if not result.failure]
+        unread = [result.student for result in graded if result.unread]
+        if unread:
+            print("0 points since nothing could be read, so look at what they handed in:", ", ".join(unread))
+        print(f"fences that stood: {', '.join(course.standing.names) or 'none'}"
+              + (f"; not, as allowed: {', '.join(course.standing.down)}" if course.standing.down else ""))
+        print("reports and feedback:", given.out / "reports" / assignment, "and", given.out / "feedback")
+        print("the class:", given.out / "class" / f"{assignment}.html")
+        print("gradebook:", course.export())
+        if table:
+            print("\n".join(_sent_back(course, assignment, table, given.column, results)))
     except (ValueError, OSError) as error:
         sys.exit(f"make grade: {error}")
-    for result in results:
-        line = f"{result.student:24} {result.points:5g} of {result.total:g}   {result.seconds:.1f} s"
-        print("   ".join([line, *result.notes[:1]]))
-    for path in sorted(path for path in given.submissions.iterdir() if path.is_file() and path.suffix == ".ipynb"):
-        print(f"not graded, since it lies in no student's folder: {path.name}")
-    print(f"fences that stood: {', '.join(course.standing.names) or 'none'}"
-          + (f"; not, as allowed: {', '.join(course.standing.down)}" if course.standing.down else ""))
-    print("reports and feedback:", given.out / "reports" / assignment, "and", given.out / "feedback")
-    print("the class:", given.out / "class" / f"{assignment}.html")
-    print("gradebook:", course.export())
+    wrong = len(problems) + sum(bool(result.failure or result.trouble) for result in results)
+    if wrong:
+        sys.exit(f"make grade: {len(graded)} graded; look at the {wrong} lines above that say what could not be done")
+
+
+def _line(result):
+    """What is printed of a result: the first note, and that there are more."""
+    mark = "not graded    " if result.failure else f"{result.points:5g} of {result.total:g}"
+    said = [each for each in (result.failure, result.trouble, *result.notes) if each]
+    more = f" (and {len(said) - 1} more in the report)" if len(said) > 1 else ""
+    return "   ".join([f"{result.student:24} {mark}   {result.seconds:.1f} s", *(f"{each}{more}" for each in said[:1])])
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
     python -m coursework.handing_out [--students FILE]
 
-FILE has a student's name in each line; each gets a folder with numbers of their own. Without it, one version for all.
+FILE is a roster (`roster.py`), with a student's name at the beginning of each line; each gets a folder with numbers of
+their own. Without it, one version for all.
 Needs the environment of course/requirements.txt.
 """
 
@@ -14,25 +15,20 @@ from pathlib import Path
 
 from .grading import Course
 from .questions import ASSIGNMENTS
-from .release import NAME
+from .roster import Roster
 
 __all__ = ["names"]
 
 
 def names(roster) -> list[str]:
-    """The students of a roster, one name a line; none without a roster.
+    """The names of the students of a roster; none without a roster.
 
     Raises
     ------
     ValueError
         If a name is none of a folder, or stands twice.
     """
-    lines = roster.read_text(encoding="utf-8").splitlines() if roster else []
-    found = [line.strip() for line in lines if line.strip()]
-    for name in found:
-        if not NAME.fullmatch(name) or found.count(name) > 1:
-            raise ValueError(f"students: {name!r}; expected names of letters, digits, . _ - and each once")
-    return found
+    return [student.name for student in Roster.read(roster).students] if roster else []
 
 
 def main():

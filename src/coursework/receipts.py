@@ -16,11 +16,11 @@ from pathlib import Path
 
 from .verdicts import judge
 
-__all__ = ["SUFFIX", "compared", "hash_of_code", "notes_on", "of_notebook", "on_visible", "read_receipt", "versions"]
+__all__ = ["LARGEST", "SUFFIX", "compared", "hash_of_code", "of_notebook", "on_visible", "read_receipt", "versions"]
 
 #: What stands in the place of a notebook's suffix.
 SUFFIX = ".receipt.json"
-LARGEST = 100_000  # bytes
+LARGEST = 100_000  # bytes of a receipt
 _KIND, _VERSION = "coursework receipt", 1
 _FIELDS = {"kind": str, "version": int, "assignment": str, "variant": int, "notebook": str, "code": str, "date": str,
            "points": dict, "of": (int, float), "versions": dict, "stands": list}
@@ -121,17 +121,6 @@ def compared(content: bytes, notebook: bytes, assignment, variant, points) -> li
     if receipt["notebook"] != hashlib.sha256(notebook).hexdigest() and not same:
         return [f"The notebook was changed after its receipt of {receipt['date'][:25]}, which is for other code."]
     return _differences(receipt, points)
-
-
-def notes_on(folder, assignment, variant, points) -> list[str]:
-    """The same for a student's folder; none if there is no receipt in it. Only plain files are read."""
-    folder = Path(folder)
-    receipt, notebook = folder / f"{assignment}{SUFFIX}", folder / f"{assignment}.ipynb"
-    if not all(each.is_file() and not each.is_symlink() for each in (receipt, notebook)):
-        return []
-    with open(receipt, "rb") as file:
-        content = file.read(LARGEST + 1)
-    return compared(content, notebook.read_bytes(), assignment, variant, points)
 
 
 def _differences(receipt, points):

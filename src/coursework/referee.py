@@ -27,6 +27,7 @@ from .effort import Meter, share, slow_seconds
 from .fenced import Fenced, scratch_folder
 from .fenced_kernel import kernel_manager
 from .oracle import Oracle
+from .outputs import BoundedSession, Room
 from .questions import ASSIGNMENTS, FILES
 from .questions.question import Faster
 from .receipts import on_visible
@@ -66,7 +67,7 @@ class SandboxedExecute(Execute):
         drawn = {name: question.posed(*seeds) for name, question in questions.items()}
         self._questions, self._drawn, self._meter, self._answered = questions, drawn, None, {}
         self._wrong = []  # questions that were answered wrongly: later ones may have a right function in their place
-        self._watch = None
+        self._watch, self._room = None, Room()
         with scratch_folder() as scratch:
             oracle = Oracle()
             self._prepare(scratch, oracle)
@@ -99,6 +100,7 @@ class SandboxedExecute(Execute):
         if is_grade(cell) and self._questions[name := cell.metadata.nbgrader.grade_id].effort:
             self._meter.start()
             self._tell(name)
+        self._room.begin(is_grade(cell))
         self._watch = Watch(self._fenced, seconds=self.cell_seconds, patience=self.cell_patience)
 
     def on_cell_executed(self, **said):
@@ -122,6 +124,10 @@ class SandboxedExecute(Execute):
             if answers is None or not right_answers(self._questions[name], self._drawn[name], answers):
                 self._wrong.append(name)
                 self._tell()
+
+    def process_message(self, msg, cell, cell_index):
+        """A message of a cell that runs, unless it has shown enough."""
+        return super().process_message(msg, cell, cell_index) if self._room.takes(msg) else None
 
     def _tell(self, measured=None):
         """Write the cases where the submission finds them: of what is measured, only those of this question."""
@@ -147,7 +153,7 @@ class SandboxedExecute(Execute):
     def create_kernel_manager(self):
         """Spoken to through descriptors that it inherits: it has no network, and can open no socket."""
         self.km = kernel_manager(
-            self._fenced, library=self._library, descriptors=self._descriptors,
+            self._fenced, library=self._library, descriptors=self._descriptors, session=BoundedSession(),
             surroundings={INPUTS: str(self._inputs), "OPENBLAS_NUM_THREADS": "1", "MPLBACKEND": "agg"})
         return self.km
 
