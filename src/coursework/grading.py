@@ -22,6 +22,7 @@ from pathlib import Path
 
 from .course_secret import secret_of
 from .questions import ASSIGNMENTS, FILES
+from .questions.sealed import refuse_sealed, told
 from .release import NAME, for_student, prove, read, variant_of
 from .verdicts import Verdict
 
@@ -121,11 +122,13 @@ class Course:
 
     def hand_out(self, assignment, folder, students=()) -> list[Path]:
         """Write the student's version: for each student with their variant, or once without one."""
+        refuse_sealed(ASSIGNMENTS[assignment])
         released, written = self.release(assignment), []
         for student in students or [None]:
             path = Path(folder, *filter(None, [student]), f"{assignment}.ipynb")
             path.parent.mkdir(parents=True, exist_ok=True)
-            notebook = released if student is None else for_student(released, variant_of(student))
+            variant = 0 if student is None else variant_of(student)
+            notebook = told(for_student(released, variant), assignment, variant, ASSIGNMENTS[assignment])
             path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
             written.append(path)
         return written
@@ -133,6 +136,7 @@ class Course:
     def grade(self, assignment, submissions) -> list[Result]:
         """Grade a folder of submissions; no submission stops the others."""
         released = self.release(assignment)
+        refuse_sealed(ASSIGNMENTS[assignment])
         students = sorted(path.name for path in Path(submissions).iterdir() if path.is_dir())
         odd = [name for name in students if not NAME.fullmatch(name)]
         if odd or not students:

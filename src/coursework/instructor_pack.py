@@ -25,6 +25,7 @@ from .grading import SOURCES, Course
 from .handing_out import names
 from .pages import of_markdown, of_notebook, page
 from .questions import ASSIGNMENTS
+from .questions.sealed import told
 from .release import variant_of
 
 __all__ = ["START", "key_of_quizzes", "key_of_values", "pack", "rubric", "solved"]
@@ -98,6 +99,7 @@ def key_of_quizzes(site) -> str:
 def solved(assignment):
     """The source of an assignment with its outputs, run as a student runs it; an error in it is raised."""
     notebook = nbformat.read(SOURCES / assignment / f"{assignment}.ipynb", as_version=4)
+    notebook = told(notebook, assignment, 0, ASSIGNMENTS[assignment])
     with tempfile.TemporaryDirectory() as folder:
         client = NotebookClient(notebook, timeout=None, startup_timeout=600, iopub_timeout=60,  # on a busy machine, too
                                 resources={"metadata": {"path": folder}},

@@ -32,12 +32,12 @@ def _right_occupancy(log_probs, targets, blank):
 
 
 QUESTIONS = [
-    Question("occupancy", {"different labels": 2.0, "equal labels": 2.0, "edges": 1.0}, utterances, _right_occupancy,
+    Question("occupancy", {"different labels": 1.0, "equal labels": 0.5, "edges": 0.5}, utterances, _right_occupancy,
              ctc_mistakes.OCCUPANCY),
-    Question("grad_log_probs", {"different labels": 1.0, "equal labels": 0.5, "edges": 0.5}, utterances,
+    Question("grad_log_probs", {"different labels": 0.5, "equal labels": 0.25, "edges": 0.25}, utterances,
              lambda log_probs, targets, blank: -_right_occupancy(log_probs, targets, blank),
              ctc_mistakes.GRAD_LOG_PROBS),
-    Question("grad_logits", {"different labels": 1.0, "equal labels": 1.0, "edges": 0.5, "no alignment": 0.5},
+    Question("grad_logits", {"different labels": 0.25, "equal labels": 0.25, "edges": 0.25, "no alignment": 0.25},
              logit_cases, lambda logits, targets, blank: ctc.grad_logits(logits, targets, blank=blank),
              ctc_mistakes.GRAD_LOGITS),
 ]

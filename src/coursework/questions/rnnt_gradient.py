@@ -304,14 +304,14 @@ def logit_cases(rng):
 
 
 QUESTIONS = [
-    Question("paths_through_an_arc", {"number": 1.0}, arc_cases, paths_through, COUNT_MISTAKES),
-    Question("log_alpha", {"labels": 1.5, "edges": 0.5}, utterances,
+    Question("paths_through_an_arc", {"number": 0.5}, arc_cases, paths_through, COUNT_MISTAKES),
+    Question("log_alpha", {"labels": 0.25, "edges": 0.25}, utterances,
              lambda log_probs, targets, blank: rnnt.log_alpha(log_probs, targets, blank=blank), ALPHA_MISTAKES),
-    Question("log_beta", {"labels": 1.5, "edges": 0.5}, utterances,
+    Question("log_beta", {"labels": 0.25, "edges": 0.25}, utterances,
              lambda log_probs, targets, blank: rnnt.log_beta(log_probs, targets, blank=blank), BETA_MISTAKES),
-    Question("grad_log_probs", {"labels": 1.0, "edges": 0.5, "no alignment": 0.5}, gradient_cases,
+    Question("grad_log_probs", {"labels": 0.5, "edges": 0.25, "no alignment": 0.25}, gradient_cases,
              lambda log_probs, targets, blank: rnnt.grad_log_probs(log_probs, targets, blank=blank),
              LOG_PROBS_MISTAKES),
-    Question("grad_logits", {"labels": 2.0, "edges": 0.5, "no alignment": 0.5}, logit_cases,
+    Question("grad_logits", {"labels": 1.0, "edges": 0.25, "no alignment": 0.25}, logit_cases,
              lambda logits, targets, blank: rnnt.grad_logits(logits, targets, blank=blank), LOGITS_MISTAKES),
 ]
