@@ -8,6 +8,8 @@ students get no answer, and that nobody grades or hands out without them. That m
 import importlib
 import itertools
 import json
+import os
+import shutil
 import subprocess
 import sys
 from math import fsum
@@ -29,7 +31,6 @@ OWN = {name: [question for question in questions.values() if isinstance(question
        for name, questions in ASSIGNMENTS.items()}
 BETA, GRADIENT, GRID = (importlib.import_module(f"coursework_graded.{name}")
                         for name in ("own_beta", "own_gradient", "own_grid"))
-SEEDS = range(2)
 
 
 def log_sum(masses):
@@ -45,39 +46,41 @@ def said(rule, words):
     return {line.removeprefix("- ") for line in words(rule).splitlines() if line.startswith("- ")}
 
 
-def state_paths(targets, blank, T, sentences):
-    """All sequences of T states that the sentences allow; where they say nothing, as in CTC."""
-    z = [blank]
-    for label in targets:
-        z += [int(label), blank]
-    last = len(z) - 1
+class Machine:
+    """States, steps, beginnings and ends that the sentences allow; where they say nothing, as in CTC."""
 
-    def has(text):
-        return any(sentence.startswith(text) for sentence in sentences)
+    def __init__(self, targets, blank, sentences):
+        self.sentences, self.z = sentences, [blank]
+        for label in targets:
+            self.z += [int(label), blank]
+        last = len(self.z) - 1
+        self.begins = {0} if self.has("A path begins in the first blank") or not last else {0, 1}
+        self.ends = {last} if self.has("A path is complete in the last blank") or not last else {last, last - 1}
+        if last and self.has("A path begins in the first label"):
+            self.begins = {1}
+        if last and self.has("A path is complete in the last label"):
+            self.ends = {last - 1}
 
-    def steps(a, b):
+    def has(self, text):
+        return any(sentence.startswith(text) for sentence in self.sentences)
+
+    def steps(self, a, b):
         if a == b:
-            if has("A blank may last several frames. A label lasts exactly one"):
-                return a % 2 == 0
-            if has("A label may last several frames. A blank lasts exactly one"):
-                return a % 2 == 1
-            return True
-        if b == a + 1:
-            return True
-        if b != a + 2 or a % 2 == 0 or has("No state may be skipped"):
+            blank_ends = self.has("A label may last several frames. A blank lasts exactly one")
+            label_ends = self.has("A blank may last several frames. A label lasts exactly one")
+            return not (label_ends if a % 2 else blank_ends)
+        if b != a + 2:
+            return b == a + 1
+        if a % 2 == 0 or self.has("No state may be skipped"):
             return False
-        return has("A blank between two labels may always be skipped") or z[a] != z[b]
+        return self.has("A blank between two labels may always be skipped") or self.z[a] != self.z[b]
 
-    begins, ends = {0, min(1, last)}, {last, max(last - 1, 0)}
-    if last:
-        begins = {0} if has("A path begins in the first blank") else {1} if has("A path begins in the first label") \
-            else begins
-        ends = {last} if has("A path is complete in the last blank") else {last - 1} \
-            if has("A path is complete in the last label") else ends
-    found = [[s] for s in begins]
-    for _ in range(T - 1):
-        found = [[*path, s] for path in found for s in range(len(z)) if steps(path[-1], s)]
-    return [path for path in found if path[-1] in ends], z
+    def paths(self, T, begins=None):
+        """All sequences of T states."""
+        found = [[s] for s in sorted(self.begins if begins is None else begins)]
+        for _ in range(T - 1):
+            found = [[*path, s] for path in found for s in range(len(self.z)) if self.steps(path[-1], s)]
+        return [path for path in found if path[-1] in self.ends]
 
 
 def grid_paths(T, targets, blank, sentences):
@@ -113,12 +116,6 @@ def grid_paths(T, targets, blank, sentences):
     return found
 
 
-def small(question, seed, most=3000):
-    """Cases of a seed, with the rule's sentences; what has too many paths to list is left out."""
-    for case in question.drawn(seed):
-        yield case, said(case.facts["rule"], question.words)
-
-
 def arguments(case):
     return list(case.arguments.values())
 
@@ -136,71 +133,32 @@ def rules_of(module):
 def test_beta_and_loss_of_a_machine(rule):
     question, loss = OWN["2_ctc_beta"]
     sentences = said(rule, question.words)
-    rng = np.random.default_rng(1)
-    groups = set()
+    rng, groups = np.random.default_rng(1), set()
     for case in [*question.cases(rng), *loss.cases(rng)]:
         log_probs, targets, blank = arguments(case)
-        paths, z = state_paths(targets, blank, len(log_probs), sentences)
-        right = -log_sum([np.exp(fsum(log_probs[t, z[s]] for t, s in enumerate(path))) for path in paths])
-        close(loss.right(rule=rule, **case.arguments), right)
-        groups.add((case.group, np.isfinite(right)))
-        if len(log_probs) > 5:
-            continue
-        beta = np.full((len(log_probs), len(z)), -np.inf)
-        for t, s in np.ndindex(beta.shape):
-            rest = {tuple(path[t:]) for path in ends_from(targets, blank, len(log_probs) - t, s, sentences)}
-            beta[t, s] = log_sum([np.exp(fsum(log_probs[t + i, z[r]] for i, r in enumerate(path))) for path in rest])
+        machine, T = Machine(targets, blank, sentences), len(log_probs)
+
+        def mass(path, first=0, log_probs=log_probs, z=machine.z):
+            return np.exp(fsum(log_probs[first + t, z[s]] for t, s in enumerate(path)))
+
+        log_z = log_sum([mass(path) for path in machine.paths(T)])
+        close(loss.right(rule=rule, **case.arguments), -log_z)
+        groups.add((case.group, np.isfinite(log_z)))
+        beta = [[log_sum([mass(path, t) for path in machine.paths(T - t, {s})]) for s in range(len(machine.z))]
+                for t in range(T)]
         close(question.right(rule=rule, **case.arguments), beta)
     assert ("labels", True) in groups and ("no alignment", False) in groups and ("no alignment", True) not in groups
 
 
-def ends_from(targets, blank, T, s, sentences):
-    """Sequences of T states from state s to an end, wherever a path begins."""
-    free = {sentence for sentence in sentences if not sentence.startswith("A path begins")}
-    z = [blank]
-    for label in targets:
-        z += [int(label), blank]
-    found = []
-    for path in all_from(z, T, s, targets, blank, free):
-        found.append(path)
-    return found
-
-
-def all_from(z, T, s, targets, blank, sentences):
-    """By extending the sequences one state at a time, and asking `state_paths` whether a pair is a step."""
-    last = len(z) - 1
-    allowed = steps_of(tuple(map(int, targets)), blank, frozenset(sentences))
-    found = [[s]]
-    for _ in range(T - 1):
-        found = [[*path, r] for path in found for r in range(last + 1) if (path[-1], r) in allowed["steps"]]
-    return [path for path in found if path[-1] in allowed["ends"]]
-
-
-def steps_of(targets, blank, sentences):
-    """The pairs that are steps and the states that are ends, read off all paths of many frames."""
-    steps, ends = set(), set()
-    for first in ("A path begins in the first blank, and nowhere else.", "A path begins in the first label, and "
-                  "nowhere else."):
-        for T in range(1, 2 * len(targets) + 4):
-            for path in state_paths(targets, blank, T, {*sentences, first})[0]:
-                steps |= set(itertools.pairwise(path))
-                ends.add(path[-1])
-    return {"steps": steps, "ends": ends}
-
-
 def posteriors_of_states(log_probs, targets, blank, rule, sentences):
-    """The weighted posterior of each entry, -grad, and log Z, from all paths; the weights are read in the sentence."""
+    """The weighted posterior of each entry from all paths; the sentence has to say the weights."""
     weight = np.full(log_probs.shape[1], rule["label_weight"])
     weight[blank] = rule["blank_weight"]
     text = next(sentence for sentence in sentences if sentence.startswith("The score of a path"))
     assert f"= {rule['blank_weight']:g}$ for the blank" in text and f"$w = {rule['label_weight']:g}$ for every" in text
-    paths, z = state_paths(targets, blank, len(log_probs), sentences)
-    masses = [np.exp(fsum(weight[z[s]] * log_probs[t, z[s]] for t, s in enumerate(path))) for path in paths]
-    total, found = fsum(masses), np.zeros(log_probs.shape)
-    for path, mass in zip(paths, masses, strict=True):
-        for t, s in enumerate(path):
-            found[t, z[s]] += weight[z[s]] * (mass / total if total else 0.0)
-    return found
+    machine = Machine(targets, blank, sentences)
+    paths = [[(t, machine.z[s]) for t, s in enumerate(path)] for path in machine.paths(len(log_probs))]
+    return mass_and_posteriors(log_probs, paths, weight)[1]
 
 
 @rules_of(GRADIENT)
@@ -213,6 +171,8 @@ def test_gradients_with_weights(rule):
         assert used.any() == (case.group != "no alignment") or case.group == "edges"
         close(first.right(rule=rule, **case.arguments), -used)
         logits = log_probs + np.arange(len(log_probs))[:, None]
+        log_probs = log_softmax(logits)  # others than before, where an entry is masked
+        used = posteriors_of_states(log_probs, targets, blank, rule, sentences)
         close(second.right(rule=rule, logits=logits, targets=targets, blank=blank),
               np.exp(log_probs) * used.sum(1, keepdims=True) - used)
 
@@ -222,18 +182,26 @@ def test_the_gradient_with_weights_is_a_derivative():
     first, second = OWN["3_ctc_gradient"]
     chain = importlib.import_module("coursework_graded.chain")
     for rule in GRADIENT.RULES[::7]:
-        case = first.cases(np.random.default_rng(3))[0]
-        log_probs, targets, blank = arguments(case)
-        logits = log_probs + 0.3
-        for question, scores, loss in (
-                (first, log_probs, lambda x, rule=rule: chain.loss(x, targets, blank, rule)),
-                (second, logits, lambda x, rule=rule: chain.loss(log_softmax(x), targets, blank, rule))):
-            found = question.right(rule=rule, targets=targets, blank=blank, **{
-                "log_probs" if question is first else "logits": scores})
-            for entry in np.ndindex(*scores.shape):
-                step = np.zeros(scores.shape)
-                step[entry] = 1e-5
-                assert abs((loss(scores + step) - loss(scores - step)) / 2e-5 - found[entry]) < 1e-7
+        log_probs, *others = arguments(first.cases(np.random.default_rng(3))[0])
+        for question, of in ((first, lambda x: x), (second, log_softmax)):
+            found = question.right(log_probs + 0.3, *others, rule)
+            for entry in np.ndindex(*log_probs.shape):
+                moved = [log_probs + 0.3, log_probs + 0.3]
+                moved[0][entry] += 1e-5
+                moved[1][entry] -= 1e-5
+                above, below = (chain.loss(of(scores), *others, rule) for scores in moved)
+                assert abs((above - below) / 2e-5 - found[entry]) < 1e-7
+
+
+def mass_and_posteriors(log_probs, paths, weights=None):
+    """Of paths as lists of entries; ``weights`` by symbol."""
+    weights = np.ones(log_probs.shape[-1]) if weights is None else weights
+    masses = [np.exp(fsum(weights[entry[-1]] * log_probs[entry] for entry in path)) for path in paths]
+    used, total = np.zeros(log_probs.shape), fsum(masses)
+    for path, mass in zip(paths, masses, strict=True):
+        for entry in path:
+            used[entry] += weights[entry[-1]] * (mass / total if total else 0.0)
+    return total, used
 
 
 @rules_of(GRID)
@@ -244,15 +212,14 @@ def test_a_transducer(rule):
     for case in loss.cases(np.random.default_rng(4)):
         log_probs, targets, blank = arguments(case)
         paths = grid_paths(len(log_probs), targets, blank, sentences)
-        masses = [np.exp(fsum(log_probs[entry] for entry in path)) for path in paths]
-        used, total = np.zeros(log_probs.shape), fsum(masses)
-        for path, mass in zip(paths, masses, strict=True):
-            for entry in path:
-                used[entry] += mass / total if total else 0.0
+        total, used = mass_and_posteriors(log_probs, paths)
         finite[case.group].append(total > 0)
-        close(loss.right(rule=rule, **case.arguments), -log_sum(masses))
+        close(loss.right(rule=rule, **case.arguments), -log_sum([total]))
         close(first.right(rule=rule, **case.arguments), -used)
-        close(second.right(rule=rule, logits=log_probs - 2, targets=targets, blank=blank),
+        logits = log_probs - 2
+        log_probs = log_softmax(logits)  # others than before, where an entry is masked
+        _, used = mass_and_posteriors(log_probs, paths)
+        close(second.right(rule=rule, logits=logits, targets=targets, blank=blank),
               np.exp(log_probs) * used.sum(-1, keepdims=True) - used)
     assert any(finite["labels"]) and any(finite["edges"]) and not any(finite["no alignment"])
 
@@ -269,17 +236,14 @@ def test_the_second_file_of_vectors(kind):
             continue
         log_probs, blank = log_softmax(logits), given["blank"]
         if kind == "ctc":
-            paths, z = state_paths(targets, blank, len(logits), {"A path is complete in the last label."})
-            paths = [[(t, z[s]) for t, s in enumerate(path)] for path in paths if len(targets)]
+            machine = Machine(targets, blank, {"A path is complete in the last label."})
+            paths = [[(t, machine.z[s]) for t, s in enumerate(path)]
+                     for path in machine.paths(len(logits)) if len(targets)]
         else:
             paths = [path[:-1] for path in grid_paths(len(logits), targets, blank, set())]
-        masses = [np.exp(fsum(weights[entry[-1]] * log_probs[entry] for entry in path)) for path in paths]
-        used, total = np.zeros(logits.shape), fsum(masses)
-        for path, mass in zip(paths, masses, strict=True):
-            for entry in path:
-                used[entry] += weights[entry[-1]] * (mass / total if total else 0.0)
+        total, used = mass_and_posteriors(log_probs, paths, weights)
         found = graded.answers(logits, targets, blank, weights)
-        close(found["loss"], -log_sum(masses))
+        close(found["loss"], -log_sum([total]))
         close(found["grad_log_probs"], -used)
         with np.errstate(invalid="ignore"):
             close(found["grad_logits"], np.exp(log_probs) * used.sum(-1, keepdims=True) - used)
@@ -299,7 +263,7 @@ def test_one_line_of_the_package_is_no_port():
                                                      if name != "weights"}} for case in second["cases"]]}
     points = {}
     for name, question in ASSIGNMENTS["8_port_a_loss"].items():
-        document = plain if isinstance(question, importlib.import_module("coursework_graded.own_port").OwnPort) else first
+        document = plain if name in port_own.FIELDS else first
         cases = question.drawn(3)
         answers = ask(json.dumps(right_results(document)), [case.as_data() for case in cases])
         points[name] = judge(question, cases, answers).points
@@ -342,7 +306,7 @@ def test_the_rule_and_its_counts_stand_in_the_notebook_that_is_handed_out(assign
         expected = [len(grid_paths(T, range(1, U + 1), 0, sentences)) for T, U in ((3, 2), (4, 3))]
     else:
         T = {"2_ctc_beta": 7, "3_ctc_gradient": 6}[assignment]
-        expected = [len(state_paths(targets, 0, T, sentences)[0]) for targets in ([1, 2, 1], [1, 1, 2])]
+        expected = [len(Machine(targets, 0, sentences).paths(T)) for targets in ([1, 2, 1], [1, 1, 2])]
     assert counts == expected
     with pytest.raises(ValueError, match="0 cells with the id 'rule'; expected one"):
         told({"cells": []}, assignment, 1, ASSIGNMENTS[assignment])
@@ -351,49 +315,48 @@ def test_the_rule_and_its_counts_stand_in_the_notebook_that_is_handed_out(assign
 # --- what students get ---
 
 
-def without_answers(code, **environment):
-    """Run code where the folder of the graded questions is not."""
-    package = ROOT / "src"
-    prelude = (f"import sys; sys.path.insert(0, {str(package)!r}); from pathlib import Path\n"
-               "import importlib.util\nfrom unittest import mock\n"
-               "exists = Path.exists\n"
-               "with mock.patch.object(Path, 'exists', lambda self: exists(self) and 'graded' not in self.parts):\n"
-               "    import coursework.questions\n")
-    return subprocess.run([sys.executable, "-c", prelude + code], capture_output=True, text=True, check=False,
-                          env={**__import__("os").environ, **environment})
+def without_answers(code, home):
+    """Run code with a copy of the package beside which there is no folder of graded questions, as students have it."""
+    shutil.copytree(ROOT / "src", home / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    (home / "data").symlink_to(ROOT / "data")
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False,
+                          env={**os.environ, "PYTHONPATH": str(home / "src")})
 
 
-def test_at_home_an_answer_is_tried_and_not_judged():
+def test_at_home_an_answer_is_tried_and_not_judged(tmp_path):
     run = without_answers("""
 import numpy as np
 from coursework import check, facts
-print(check("2_ctc_beta", "own_log_beta", lambda log_probs, targets, blank: np.zeros((len(log_probs), 2 * len(targets) + 1))))
+def zeros(log_probs, targets, blank):
+    return np.zeros((len(log_probs), 2 * len(targets) + 1))
+print(check("2_ctc_beta", "own_log_beta", zeros))
 print(check("2_ctc_beta", "own_log_beta", lambda log_probs, targets, blank: np.zeros(3)))
 print(check("3_ctc_gradient", "own_grad_logits", lambda logits, targets, blank: logits / [1, 2]))
 print(check("8_port_a_loss", "own_losses", ""))
 print(check("8_port_a_loss", "own_losses", '{"vectors": "own ctc, variant 0", "precision": "float64", "results": {}}'))
 print(len(facts("8_port_a_loss", "own_losses", 3)["ctc"]["cases"]))
-""")
+""", tmp_path)
     assert run.returncode == 0, run.stderr
     lines = run.stdout.splitlines()
-    assert lines[0].startswith("own_log_beta: 4 points, given by the grader. It runs on 6 inputs, and its shapes are right")
+    assert lines[0].startswith("own_log_beta: 4 points, given by the grader. It runs on 6 inputs, and its shapes are")
     assert "its shape is (3,); expected (6, 7)" in lines[2] and "ValueError" in run.stdout
     assert "There is no results_own.json" in run.stdout and "loss is missing in" in run.stdout
     assert run.stdout.count("None\n") == 5 and lines[-1] == "24"
 
 
-def test_nobody_grades_or_hands_out_without_the_answers():
+def test_nobody_grades_or_hands_out_without_the_answers(tmp_path):
     run = without_answers("""
 from coursework.questions.sealed import refuse_sealed
-refuse_sealed(coursework.questions.ASSIGNMENTS["1_ctc_alpha"])
-refuse_sealed(coursework.questions.ASSIGNMENTS["2_ctc_beta"])
-""")
+from coursework.questions import ASSIGNMENTS
+refuse_sealed(ASSIGNMENTS["1_ctc_alpha"])
+refuse_sealed(ASSIGNMENTS["2_ctc_beta"])
+""", tmp_path)
     assert run.returncode == 1 and "own_log_beta: its right answer is not here. Expected the folder" in run.stderr
 
 
 def test_another_folder_than_the_clones(tmp_path):
     """COURSEWORK_GRADED names it; what does not fit what is public is refused, with the difference."""
-    missing = run_home(f"import {'coursework.questions'}", tmp_path / "nothing")
+    missing = run_home("import coursework.questions", tmp_path / "nothing")
     assert "expected a folder with __init__.py and QUESTIONS" in missing.stderr
     folder = tmp_path / "graded"
     folder.mkdir()
@@ -402,19 +365,19 @@ def test_another_folder_than_the_clones(tmp_path):
     code = "import coursework.questions as q; print(q.find('2_ctc_beta', 'own_loss').total)"
     assert run_home(code, folder).stdout == "2.0\n"
     text = (folder / "own_beta.py").read_text(encoding="utf-8")
-    (folder / "own_beta.py").write_text(text.replace('Own("own_loss", {"labels": 1.0', 'Own("own_loss", {"labels": 9.0'),
-                                        encoding="utf-8")
-    wrong = run_home(code, folder)
-    assert "2_ctc_beta has own_loss with the points {'labels': 9.0" in wrong.stderr and "expected own_loss" in wrong.stderr
+    text = text.replace('Own("own_loss", {"labels": 1.0', 'Own("own_loss", {"labels": 9.0')
+    (folder / "own_beta.py").write_text(text, encoding="utf-8")
+    wrong = run_home(code, folder).stderr
+    assert "2_ctc_beta has own_loss with the points {'labels': 9.0" in wrong and "expected own_loss" in wrong
 
 
 def run_home(code, folder):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False,
-                          env={**__import__("os").environ, "PYTHONPATH": str(ROOT / "src"), sealed.FOLDER: str(folder)})
+                          env={**os.environ, "PYTHONPATH": str(ROOT / "src"), sealed.FOLDER: str(folder)})
 
 
 def test_what_students_get_has_no_answer():
-    """Neither the zip of sources nor a module of the package: what is public of a sealed question has no right answer."""
+    """Neither in the zip of sources nor in a module of the package; what is public of a question has none."""
     sys.path.append(str(ROOT / "tools"))
     import offline
 

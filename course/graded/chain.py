@@ -63,7 +63,8 @@ def log_alpha(log_probs, targets, blank, rule):
     found[0, chain.starts()] = scores[0, chain.starts()]
     for t in range(1, len(scores)):
         for s in range(chain.S):
-            found[t, s] = np.logaddexp.reduce([found[t - 1, r] for r in chain.before(s)], initial=-np.inf) + scores[t, s]
+            came = [found[t - 1, r] for r in chain.before(s)]
+            found[t, s] = np.logaddexp.reduce(came, initial=-np.inf) + scores[t, s]
     return found
 
 

@@ -1,4 +1,4 @@
-"""Assignment 8: the answers to the second file of vectors, whose symbols have weights and whose paths end in a label."""
+"""Assignment 8: the answers to the second file of vectors: symbols have weights, and paths end without a blank."""
 
 from __future__ import annotations
 

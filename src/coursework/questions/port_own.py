@@ -1,8 +1,8 @@
 """The second file of vectors of assignment 8, whose loss is no book's: inputs, and whether an answer has its form.
 
 Each symbol k has a weight w(k), and a path scores the sum of w(k) log y(k) over the symbols that it emits. A path of
-CTC ends in the last label. One of RNN-T ends at the last node, and does not emit the last blank. This file does not know
-the answers.
+CTC ends in the last label. One of RNN-T ends at the last node, and does not emit the last blank. This file does not
+know the answers.
 """
 
 from __future__ import annotations
