@@ -151,20 +151,11 @@ def _mistakes(of):
     }
 
 
-def _named(of):
-    """As positional arguments, since log-probs and logits have names of their own."""
-    def called(**arguments):
-        return of(*arguments.values())
-    return called
-
-
-def _by_name(mistakes, first):
-    """Mistakes that are called by the names of a case's arguments."""
-    return {name: partial(_called, mistake, first) for name, mistake in mistakes.items()}
-
-
-def _called(mistake, first, rule, targets, blank, **scores_):
-    return mistake(scores_[first], targets, blank, rule)
+def _in_order(mistakes):
+    """Mistakes that take scores, targets, blank and rule, whatever the scores are called."""
+    def called(mistake):
+        return lambda *values, rule, **named: mistake(*values, *named.values(), rule)
+    return {name: called(mistake) for name, mistake in mistakes.items()}
 
 
 def _one_everywhere(log_probs, targets, blank, rule):
@@ -178,17 +169,17 @@ def _node_of_rnnt(log_probs, targets, blank, rule):
 
 _POINTS = {"labels": 1.0, "edges": 0.5, "no alignment": 0.5}
 QUESTIONS = [
-    Own("own_loss", _POINTS, cases, loss, _by_name({
+    Own("own_loss", _POINTS, cases, loss, _in_order({
         **_mistakes(loss),
         "Its sign is wrong: the loss is minus log Z.": lambda *arguments: -loss(*arguments),
-    }, "log_probs"), rules=rules, words=said),
-    Own("own_grad_log_probs", _POINTS, cases, grad_log_probs, _by_name({
+    }), rules=rules, words=said),
+    Own("own_grad_log_probs", _POINTS, cases, grad_log_probs, _in_order({
         **_mistakes(grad_log_probs),
         "Its sign is wrong: the loss is minus log Z.": occupancy,
         "It is the gradient with respect to the logits.": lambda log_probs, targets, blank, rule: (
             grad_logits(log_probs, targets, blank, rule)),
-    }, "log_probs"), rules=rules, words=said),
-    Own("own_grad_logits", _POINTS, logit_cases, grad_logits, _by_name({
+    }), rules=rules, words=said),
+    Own("own_grad_logits", _POINTS, logit_cases, grad_logits, _in_order({
         "The softmax term is missing: it is the gradient with respect to the log-probs.":
             lambda logits, *others: -occupancy(log_softmax(logits), *others),
         "The softmax term is not weighted by the node's occupancy: as in CTC, where every path comes by.":
@@ -196,5 +187,5 @@ QUESTIONS = [
         "The softmax term is weighted by RNN-T's node occupancy, not by that of your transducer.":
             partial(_merged, node=_node_of_rnnt),
         **_mistakes(grad_logits),
-    }, "logits"), rules=rules, words=said),
+    }), rules=rules, words=said),
 ]
