@@ -19,7 +19,7 @@ export IPYTHONDIR := $(CURDIR)/.venv/ipython
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book slides pdf pdf-packages offline onefile test test-slow test-course test-all test-exhaustive site-test serve assignments grade instructor lab bench accuracy conformance variants times claims vectors gpu kernels screenshots drift repository lint clean FORCE
+.PHONY: help book slides pdf pdf-packages offline onefile test test-slow test-course test-all test-exhaustive site-test serve assignments grade exam instructor lab bench accuracy conformance variants times claims vectors gpu kernels screenshots drift repository lint clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -88,6 +88,10 @@ assignments: .venv-course/ready  ## make the students' versions of the assignmen
 grade: .venv-course/ready  ## grade a folder of submissions, SUBMISSIONS=folder, ASSIGNMENT=name if there are several; see course/README.md
 	@test -n "$(SUBMISSIONS)" || { echo "Which ones? make grade SUBMISSIONS=folder" >&2; exit 1; }
 	@$(COURSE) -m coursework.grading "$(SUBMISSIONS)" $(if $(ASSIGNMENT),--assignment "$(ASSIGNMENT)")
+
+exam: .venv-course/ready  ## draw an exam, TITLE="Midterm", a sheet and a key for each name in STUDENTS=file; KINDS=10, OPTIONS=1 for four options
+	@test -n "$(TITLE)" || { echo 'Which one? make exam TITLE="Midterm" STUDENTS=roster.txt' >&2; exit 1; }
+	@$(COURSE) -m coursework.exams "$(TITLE)" $(if $(STUDENTS),--students "$(STUDENTS)") $(if $(KINDS),--kinds $(KINDS)) $(if $(OPTIONS),--options)
 
 instructor: book .venv-course/ready  ## pack solutions, slides, rubric and answer keys for an instructor; STUDENTS=file as above
 	@$(COURSE) -m coursework.instructor_pack $(if $(STUDENTS),--students "$(STUDENTS)")
