@@ -133,6 +133,11 @@ def pack(site, out, students=()) -> Path:
     files["rubric.html"] = of_markdown(rubric(), "Rubric").encode()
     files["key_of_assignments.html"] = of_markdown(key_of_values(students), "Key of the assignments").encode()
     files["key_of_quizzes.html"] = page(key_of_quizzes(site), "Key of the quizzes").encode()
+    oral = (SOURCES.parent / "oral.md").read_text(encoding="utf-8")
+    files["oral.html"] = of_markdown(oral, "Oral questions").encode()
+    for path in sorted((SOURCES.parent / "derivations").rglob("*.md")):
+        name = path.relative_to(SOURCES.parent).with_suffix(".html").as_posix()
+        files[name] = of_markdown(path.read_text(encoding="utf-8"), path.stem).encode()
     target = out / "instructor_pack.zip"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():

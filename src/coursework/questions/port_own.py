@@ -62,9 +62,12 @@ def given_by(answers):
 
 
 def read(text, facts):
-    """The document that a file answers and its results by case, or None, None and what is wrong with the file."""
+    """The document that a file answers and its results by case, or None, None and what is wrong with the file.
+
+    How infinity is written is a question about the first file.
+    """
     try:
-        results = read_results(text)
+        results = read_results(text, bare_infinities=True)
     except NotResults as error:
         return None, None, str(error)
     named = [each for each in facts.values() if each["name"] == results["vectors"]]
