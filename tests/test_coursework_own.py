@@ -403,3 +403,34 @@ def test_the_instructors_copy_is_handed_out_with_rules(course_python, tmp_path):
             notebook = read(tmp_path / "out" / "handed_out" / student / f"{assignment}.ipynb")
             texts.append(next("".join(cell["source"]) for cell in notebook["cells"] if cell["id"] == "rule"))
         assert texts[0] != texts[1] and all("A check that you have read this" in text for text in texts)
+
+
+# --- counts by hand: many answers, and the right ones ---
+
+
+def strings(targets, T):
+    for string in itertools.product(range(3), repeat=T):
+        if [k for k, _ in itertools.groupby(string) if k] == list(targets):
+            yield string
+
+
+def test_counts_of_assignment_1_are_those_of_strings_and_many():
+    question, numbers = find("1_ctc_alpha", "number_of_alignments"), []
+    for variant in range(40):
+        facts = question.drawn(variant)[0].facts
+        right = sum(string[facts["frame"]] != facts["symbol"] for string in strings(facts["targets"], facts["T"]))
+        assert question.right(**facts) == right
+        numbers.append(right)
+    assert len(set(numbers)) >= 10 and max(map(numbers.count, numbers)) <= 8
+
+
+def test_counts_of_assignment_2_are_those_of_states_and_many():
+    """By the sequences of states from one on, whatever their first."""
+    question, numbers = find("2_ctc_beta", "number_of_suffixes"), []
+    for variant in range(40):
+        facts = question.drawn(variant)[0].facts
+        machine = Machine(facts["targets"], 0, set())
+        right = len(machine.paths(facts["frames_left"] + 1, {facts["state"]}))
+        assert question.right(**facts) == right
+        numbers.append(right)
+    assert len(set(numbers)) >= 7 and max(map(numbers.count, numbers)) <= 15

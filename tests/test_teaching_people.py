@@ -102,7 +102,7 @@ def test_the_calendar_hands_out_and_grades_everything_once():
 
 def test_the_form_asks_for_what_the_page_says():
     form = yaml.safe_load(FORM.read_text(encoding="utf-8"))
-    assert form["name"] in ADOPT and form["description"] and form["title"]
+    assert f"*{form['name']}*" in ADOPT and form["description"] and form["title"]
     fields = {part["id"]: part for part in form["body"] if part["type"] != "markdown"}
     assert {"taught", "version", "session-minutes", "grading-minutes", "results"} == {
         name for name, part in fields.items() if part.get("validations", {}).get("required")}
