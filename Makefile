@@ -19,7 +19,7 @@ export IPYTHONDIR := $(CURDIR)/.venv/ipython
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book slides pdf pdf-packages offline onefile test test-slow test-course test-all test-exhaustive site-test serve assignments roster grade fences check-submission quizzes instructor lab bench accuracy conformance variants times claims vectors gpu kernels screenshots drift repository lint clean FORCE
+.PHONY: help book slides pdf pdf-packages offline onefile test test-slow test-course test-all test-exhaustive site-test serve assignments roster grade exam fences check-submission quizzes instructor lab bench accuracy conformance variants times claims vectors gpu kernels screenshots drift repository lint clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -104,6 +104,10 @@ quizzes: book .venv-course/ready  ## write the quizzes as Moodle XML into _cours
 check-submission: .venv/reader  ## for students: run NOTEBOOK=file as it is graded, and write a receipt to hand in with it
 	@test -n "$(NOTEBOOK)" || { echo "Which one? make check-submission NOTEBOOK=notebooks/1_ctc_alpha.ipynb" >&2; exit 1; }
 	@$(PY) -m coursework.handing_in "$(NOTEBOOK)"
+
+exam: .venv-course/ready  ## draw an exam, TITLE="Midterm", a sheet and a key for each name in STUDENTS=file; KINDS=10, OPTIONS=1 for four options
+	@test -n "$(TITLE)" || { echo 'Which one? make exam TITLE="Midterm" STUDENTS=roster.txt' >&2; exit 1; }
+	@$(COURSE) -m coursework.exams "$(TITLE)" $(if $(STUDENTS),--students "$(STUDENTS)") $(if $(KINDS),--kinds $(KINDS)) $(if $(OPTIONS),--options)
 
 instructor: book .venv-course/ready  ## pack solutions, slides, rubric and answer keys for an instructor; STUDENTS=file as above
 	@$(COURSE) -m coursework.instructor_pack $(if $(STUDENTS),--students "$(STUDENTS)")

@@ -167,7 +167,7 @@ def test_what_is_printed_is_kept_in_part():
 
 
 def asked(question, function, cases):
-    answer = function if cases[0].arguments else function(**cases[0].facts)
+    answer = functools.partial(function, **cases[0].facts) if cases[0].arguments else function(**cases[0].facts)
     return judge(question, cases, ask(answer, [case.as_data() for case in cases]))
 
 

@@ -1,5 +1,9 @@
-"""Assignment 8: the file of results that is handed in beside the notebook, made by a port to another language."""
+"""Assignment 8: the files of results that are handed in beside the notebook, made by a port to another language.
 
+What is right in the second file is compared with enumeration in `test_coursework_own.py`.
+"""
+
+import importlib
 import json
 import os
 import shutil
@@ -11,7 +15,7 @@ from test_vectors import PORT, node
 
 from coursework import facts
 from coursework.asking import ask
-from coursework.questions import FILES, find
+from coursework.questions import FILES, find, port_own
 from coursework.release import read, variant_of
 from coursework.verdicts import judge
 from reference_impl.conformance.vectors import right_results
@@ -28,8 +32,15 @@ def judged(name, text, variant=3):
 
 @pytest.mark.parametrize("loss", ["ctc", "rnnt"])
 def test_either_loss_gets_all_points(loss):
+    """Four for the first file, six for the second."""
     text = json.dumps(right_results(facts(NAME, "results_file", 3)[loss]))
-    assert sum(judged(name, text).points for name in FIELDS) == 10
+    assert sum(judged(name, text).points for name in FIELDS) == 4
+    text = graded_port().results(facts(NAME, "own_losses", 3)[loss])
+    assert [judged(name, text).points for name in port_own.FIELDS] == [2, 2, 2]
+
+
+def graded_port():
+    return importlib.import_module("coursework_graded.own_port")
 
 
 def test_a_seed_changes_the_numbers():
@@ -65,10 +76,34 @@ def test_other_answers_get_nothing(answer, said):
         assert verdict.points == 0 and verdict.findings[0].startswith(said), str(verdict)
 
 
-def test_an_empty_file_of_results_gets_half_a_point():
-    """For its form; every case is missing."""
+def test_an_empty_file_of_results_gets_the_points_of_its_form():
+    """Every case is missing."""
     text = json.dumps({"vectors": "ctc, variant 3", "precision": "float64", "results": {}})
-    assert [judged(name, text).points for name in FIELDS] == [0.5, 0, 0, 0, 0, 0]
+    assert [judged(name, text).points for name in FIELDS] == [0.25, 0, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("answer, said", [
+    (7, "The answer is not the text of a file."), ("", "There is no results_own.json, or it is empty."),
+    ("{}", "the whole: vectors and precision and results missing."), ("[" * 10**6, "It is not JSON"),
+    (json.dumps({"vectors": "ctc, variant 3", "precision": "float64", "results": {}}), "It answers other vectors"),
+    (json.dumps({"vectors": "own ctc, variant 3", "precision": "float64", "results": {}}), "There are no results."),
+])
+def test_other_answers_to_the_second_part_get_nothing(answer, said):
+    for name in port_own.FIELDS:
+        verdict = judged(name, answer)
+        assert verdict.points == 0 and verdict.findings[0].startswith(said), str(verdict)
+
+
+def test_a_mistake_in_the_second_file_has_a_name_and_costs_its_group():
+    """In one case, too; a mistake that nobody has seen has none."""
+    found = json.loads(graded_port().results(facts(NAME, "own_losses", 3)["rnnt"], front=False))
+    assert judged("own_losses", json.dumps(found)).points == 2
+    verdict = judged("own_grad_log_probs", json.dumps(found))
+    assert verdict.points == 0 and "missing in front of the posteriors" in verdict.findings[0]
+    right = json.loads(graded_port().results(facts(NAME, "own_losses", 3)["rnnt"]))
+    right["results"]["labels/two-labels"]["loss"] += 0.5
+    verdict = judged("own_losses", json.dumps(right))
+    assert verdict.points == 1 and "loss of labels/two-labels." in str(verdict)
 
 
 def port(student, folder, loss="rnnt"):
@@ -84,6 +119,8 @@ def port(student, folder, loss="rnnt"):
 def test_files_beside_the_notebook(course_python, tmp_path):
     """Those of a port to JavaScript get all points; none is read that is not the student's own plain, small file."""
     made = {loss: port(loss, tmp_path, loss) / "results.json" for loss in ("ctc", "rnnt")}
+    second = facts(NAME, "own_losses", variant_of("ctc"))["ctc"]
+    (made["ctc"].parent / "results_own.json").write_text(graded_port().results(second), encoding="utf-8")
     outside = tmp_path / "outside.json"
     shutil.copy(port("link", tmp_path) / "results.json", outside)
     for student in ("copied", "renamed", "large", "pipe", "folder"):
@@ -104,9 +141,10 @@ def test_files_beside_the_notebook(course_python, tmp_path):
     assert run.returncode == 0, run.stderr
     points = {line.split()[0]: float(line.split()[1]) for line in run.stdout.splitlines() if " of 10 " in line}
     said = {name: (tmp_path / "out" / "reports" / NAME / f"{name}.md").read_text(encoding="utf-8") for name in beside}
-    assert points["ctc"] == points["rnnt"] == 10
+    assert points["ctc"] == 10 and points["rnnt"] == 4
+    assert "There is no results_own.json, or it is empty." in said["rnnt"]
     assert points["copied"] == 0 and "It answers other vectors" in said["copied"]
-    assert points["renamed"] <= 3 and "no known mistake gives this" in said["renamed"]
+    assert points["renamed"] <= 1.25 and "no known mistake gives this" in said["renamed"]
     assert {points[name] for name in ("link", "large", "pipe", "folder")} == {0}
     assert "results.json is a link, and was not followed" in said["link"]
     assert "results.json has more than 2 MB" in said["large"]

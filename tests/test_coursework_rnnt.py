@@ -4,6 +4,7 @@ Paths are enumerated here once more, from nothing but their definition. That mis
 `test_coursework.py`.
 """
 
+import re
 from fractions import Fraction
 from functools import cache, partial
 from itertools import combinations
@@ -17,6 +18,7 @@ from coursework.questions import ASSIGNMENTS, fastemit, find, rnnt_gradient
 from reference_impl import log_softmax
 from reference_impl.as_published import rnnt_formulas
 
+ONE, TWO, THREE, EIGHT = "1_ctc_alpha", "2_ctc_beta", "3_ctc_gradient", "8_port_a_loss"
 FOUR, SEVEN = "4_rnnt_gradient", "7_fastemit"
 SEEDS = range(3)
 
@@ -285,10 +287,11 @@ def test_what_assignment_7_is_given():
         close(loss, -log_sum(log_probs, paths(len(log_probs), targets, blank)))
 
 
-@pytest.mark.parametrize("assignment", [FOUR, SEVEN])
+@pytest.mark.parametrize("assignment", [ONE, TWO, THREE, FOUR, SEVEN, EIGHT])
 def test_headings_tell_the_points(assignment):
+    """Those with a number; others begin a part."""
     headings = [text_of(cell).split("\n")[0] for cell in source(assignment)["cells"]
-                if text_of(cell).startswith("## ")]
+                if re.match(r"## \d", text_of(cell))]
     for number, (heading, question) in enumerate(
             zip(headings, ASSIGNMENTS[assignment].values(), strict=True), start=1):
         plural = "" if question.total == 1 else "s"

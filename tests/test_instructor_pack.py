@@ -70,7 +70,10 @@ def files(course_python, site, once):
 
 def test_contents(files):
     expected = {"START_HERE.html", "rubric.html", "key_of_assignments.html", "key_of_quizzes.html",
-                "quizzes_moodle.xml"}
+                "quizzes_moodle.xml",
+                "oral.html", "derivations/README.html"}
+    for name in ("1_two_references", "2_spherical_softmax"):
+        expected |= {f"derivations/{name}/{part}.html" for part in ("task", "rubric", "full", "middling", "wrong")}
     for name in ASSIGNMENTS:
         expected |= {f"solutions/{name}.ipynb", f"solutions/{name}.html"}
         expected |= {f"assignments/{student}/{name}.ipynb" for student in STUDENTS}

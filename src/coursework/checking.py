@@ -35,7 +35,8 @@ def check(assignment, name, answer, variant=0):
     Returns
     -------
     float or None
-        The points; None where the grader asks. In a notebook they are those of a run apart from it.
+        The points; None where the grader asks, and where the right answer is not at hand: there it is only said whether
+        the answer runs. In a notebook they are those of a run apart from it.
 
     Raises
     ------
@@ -57,12 +58,17 @@ def check(assignment, name, answer, variant=0):
     from .at_home import as_graded
     from .effort import measured_here
     from .questions import find
+    from .questions.sealed import Sealed
     from .verdicts import judge
 
     question = find(assignment, name)
     cases = question.posed(variant)
     wrong = _wrong_helpers(assignment, question, answer, variant)
-    verdict = judge(question, cases, ask(answer, [released(case.as_data(), wrong) for case in cases]),
+    answers = ask(answer, [released(case.as_data(), wrong) for case in cases])
+    if isinstance(question, Sealed):
+        print(question.tried(cases, answers))
+        return None
+    verdict = judge(question, cases, answers,
                     lambda: measured_here(question.effort, cases, answer),
                     lambda case: ask(answer, [case.as_data()])[0])
     verdict, said = as_graded(verdict, assignment, question, variant, wrong)
@@ -94,7 +100,7 @@ def facts(assignment, name, variant=0) -> dict:
     Examples
     --------
     >>> facts("1_ctc_alpha", "number_of_alignments", variant=3)
-    {'targets': [1, 2, 2], 'T': 5}
+    {'targets': [2, 1, 1, 2], 'T': 6, 'frame': 0, 'symbol': 0}
     """
     if INPUTS in os.environ:
         return _given(name)["facts"]

@@ -30,6 +30,7 @@ from .collecting import Submission, Unreadable, attached, candidates, collect, r
 from .course_secret import secret_of
 from .lms import Table, label_of, upload
 from .questions import ASSIGNMENTS, FILES
+from .questions.sealed import refuse_sealed, told
 from .reading import LARGEST, NoNotebook, Undecided, of_assignment, read_files
 from .receipts import LARGEST as LARGEST_RECEIPT
 from .receipts import compared
@@ -147,11 +148,13 @@ class Course:
 
     def hand_out(self, assignment, folder, students=()) -> list[Path]:
         """Write the student's version: for each student with their variant, or once without one."""
+        refuse_sealed(ASSIGNMENTS[assignment])
         released, written = self.release(assignment), []
         for student in students or [None]:
             path = Path(folder, *filter(None, [student]), f"{assignment}.ipynb")
             path.parent.mkdir(parents=True, exist_ok=True)
-            notebook = released if student is None else for_student(released, variant_of(student))
+            variant = 0 if student is None else variant_of(student)
+            notebook = told(for_student(released, variant), assignment, variant, ASSIGNMENTS[assignment])
             path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
             written.append(path)
         return written
@@ -167,6 +170,7 @@ class Course:
     def graded(self, assignment, submissions: list[Submission]) -> Iterator[Result]:
         """The result of each submission, once it is graded and its report is written; the class's report at the end."""
         released, results = self.release(assignment), []
+        refuse_sealed(ASSIGNMENTS[assignment])
         self._raise_fences()
         for submission in submissions:
             begin = time.perf_counter()

@@ -25,6 +25,7 @@ from .grading import SOURCES, Course
 from .handing_out import names
 from .pages import of_markdown, of_notebook, page
 from .questions import ASSIGNMENTS
+from .questions.sealed import told
 from .quiz_export import moodle_xml, quizzes_of
 from .release import variant_of
 
@@ -99,6 +100,7 @@ def key_of_quizzes(site) -> str:
 def solved(assignment):
     """The source of an assignment with its outputs, run as a student runs it; an error in it is raised."""
     notebook = nbformat.read(SOURCES / assignment / f"{assignment}.ipynb", as_version=4)
+    notebook = told(notebook, assignment, 0, ASSIGNMENTS[assignment])
     with tempfile.TemporaryDirectory() as folder:
         client = NotebookClient(notebook, timeout=None, startup_timeout=600, iopub_timeout=60,  # on a busy machine, too
                                 resources={"metadata": {"path": folder}},
@@ -133,6 +135,11 @@ def pack(site, out, students=()) -> Path:
     files["key_of_assignments.html"] = of_markdown(key_of_values(students), "Key of the assignments").encode()
     files["key_of_quizzes.html"] = page(key_of_quizzes(site), "Key of the quizzes").encode()
     files["quizzes_moodle.xml"] = moodle_xml(quizzes_of(site))
+    oral = (SOURCES.parent / "oral.md").read_text(encoding="utf-8")
+    files["oral.html"] = of_markdown(oral, "Oral questions").encode()
+    for path in sorted((SOURCES.parent / "derivations").rglob("*.md")):
+        name = path.relative_to(SOURCES.parent).with_suffix(".html").as_posix()
+        files[name] = of_markdown(path.read_text(encoding="utf-8"), path.stem).encode()
     target = out / "instructor_pack.zip"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():

@@ -17,19 +17,35 @@ __all__ = ["QUESTIONS"]
 # --- suffixes, counted by hand ---
 
 
-def suffix_cases(rng):
-    first, second = (int(k) for k in rng.permutation([1, 2]))
-    targets, state = [([first, first, second], 1), ([first, second, second], 1), ([first, second, second], 2),
-                      ([first, second, second], 3)][rng.integers(4)]
-    return [Case("number", facts={"targets": targets, "frames_left": 4, "state": state})]
-
-
 def _counted(targets, frames_left, state, **options):
     """Ways to spend the frames that are left, from a state that has just been emitted.
 
     One frame more is as good as a blank that may be skipped, where there is one pair of equal labels ahead.
     """
     return round(np.exp(ctc_mistakes.beta(np.zeros((frames_left + 1, 3)), targets, 0, **options)[0, state]))
+
+
+COUNT_MISTAKES = {
+    "As if the blank between two equal labels could be skipped, or as if a frame more were left.":
+        lambda targets, frames_left, state: _counted(targets, frames_left + 1, state),
+    "The ways that end in the last label are missing, or one frame of those that are left.":
+        lambda targets, frames_left, state: _counted(targets, frames_left - 1, state),
+    "It is the number of strings of symbols.": lambda targets, frames_left, state: 3**frames_left,
+}
+
+
+def suffix_cases(rng):
+    """One pair of equal labels ahead, 5 to 40 ways, and every mistake gives another number."""
+    while True:
+        U, frames_left = int(rng.integers(3, 5)), int(rng.integers(4, 7))
+        targets, state = [int(k) for k in rng.integers(1, 3, U)], int(rng.integers(2 * U - 1))
+        facts = {"targets": targets, "frames_left": frames_left, "state": state}
+        ahead = targets[state // 2:]
+        pairs = sum(a == b for a, b in zip(ahead, ahead[1:], strict=False))
+        right = _counted(**facts)
+        numbers = {right, *(mistake(**facts) for mistake in COUNT_MISTAKES.values())}
+        if pairs == 1 and 5 <= right <= 40 and len(numbers) == 1 + len(COUNT_MISTAKES):
+            return [Case("number", facts=facts)]
 
 
 # --- from alpha and beta to Z ---
@@ -57,16 +73,10 @@ def _blank_at_start(log_probs, targets, blank):
 
 
 QUESTIONS = [
-    Question("number_of_suffixes", {"number": 1.0}, suffix_cases, _counted, {
-        "As if the blank between two equal labels could be skipped, or as if a frame more were left.":
-            lambda targets, frames_left, state: _counted(targets, frames_left + 1, state),
-        "The ways that end in the last label are missing, or one frame of those that are left.":
-            lambda targets, frames_left, state: _counted(targets, frames_left - 1, state),
-        "It is the number of strings of symbols.": lambda targets, frames_left, state: 3**frames_left,
-    }),
-    Question("log_beta", {"different labels": 3.0, "equal labels": 2.0, "edges": 1.0}, utterances,
+    Question("number_of_suffixes", {"number": 0.5}, suffix_cases, _counted, COUNT_MISTAKES),
+    Question("log_beta", {"different labels": 1.0, "equal labels": 0.5, "edges": 0.5}, utterances,
              _log_beta, ctc_mistakes.LOG_BETA, ladder=ladders.of_log_probs(ladders.LOG_BETA, ladders.ctc)),
-    Question("log_z_of_frames", {"frames": 1.0}, table_cases, log_z_of_frames, {
+    Question("log_z_of_frames", {"frames": 0.5}, table_cases, log_z_of_frames, {
         "It adds logarithms over the states, where it should add probabilities.":
             lambda log_alpha, log_beta: np.where(np.isfinite(log_alpha + log_beta), log_alpha + log_beta, 0).sum(1),
         "It adds over the frames; add over the states of each frame.":
@@ -82,7 +92,7 @@ QUESTIONS = [
             lambda log_alpha, log_beta: np.logaddexp.reduce((log_alpha + log_beta)[:, :2], axis=1),
     }, ladder=ladders.Ladder(ladders.ctc, lambda problem: _tables(
         "", log_softmax(problem.logits), problem.targets, problem.blank))),
-    Question("loss_from_beta", {"different labels": 1.0, "equal labels": 0.5, "edges": 0.5}, utterances,
+    Question("loss_from_beta", {"different labels": 0.5, "equal labels": 0.25, "edges": 0.25}, utterances,
              lambda log_probs, targets, blank: ctc.loss(log_probs, targets, blank=blank),
              {**ctc_mistakes.LOSS_FROM_BETA,
               "At frame 0 it weighs the label by the blank's log-prob.": _blank_at_start,

@@ -55,12 +55,12 @@ GRAD_LOGITS_MISTAKES = {
 }
 
 QUESTIONS = [
-    Question("occupancy", {"different labels": 2.0, "equal labels": 2.0, "edges": 1.0}, utterances, _right_occupancy,
+    Question("occupancy", {"different labels": 1.0, "equal labels": 0.5, "edges": 0.5}, utterances, _right_occupancy,
              ctc_mistakes.OCCUPANCY, ladder=ladders.of_log_probs(ladders.GRADIENT, ladders.ctc, sign=-1.0)),
-    Question("grad_log_probs", {"different labels": 1.0, "equal labels": 0.5, "edges": 0.5}, utterances,
+    Question("grad_log_probs", {"different labels": 0.5, "equal labels": 0.25, "edges": 0.25}, utterances,
              _grad_log_probs, ctc_mistakes.GRAD_LOG_PROBS,
              ladder=ladders.of_log_probs(ladders.GRADIENT, ladders.ctc), helpers={"occupancy": _right_occupancy}),
-    Question("grad_logits", {"different labels": 1.0, "equal labels": 1.0, "edges": 0.5, "no alignment": 0.5},
+    Question("grad_logits", {"different labels": 0.25, "equal labels": 0.25, "edges": 0.25, "no alignment": 0.25},
              logit_cases, lambda logits, targets, blank: ctc.grad_logits(logits, targets, blank=blank),
              GRAD_LOGITS_MISTAKES,
              ladder=ladders.of_logits(ladders.GRADIENT, partial(ladders.ctc, impossible=True, logits=True)),

@@ -186,10 +186,11 @@ def _bare_infinity(ctc, rnnt):
     return right(ctc, rnnt).replace('"inf"', "Infinity")
 
 
-_MAIN = {"labels": 1.0, "repeats": 0.5, "numerics": 0.5}
+_MAIN = {"labels": 0.5, "repeats": 0.25, "numerics": 0.25}
+_HALF = {group: worth / 2 for group, worth in _MAIN.items()}
 _SKIPS = "It skips the blank between two equal labels; there a blank has to be passed."
 QUESTIONS = [
-    FileQuestion("results_file", {"form": 0.5, "complete": 0.5}, None, right, {
+    FileQuestion("results_file", {"form": 0.25, "complete": 0.25}, None, right, {
         'Infinity is no JSON; write the string "inf".': _bare_infinity,
         "the whole: precision missing.": partial(_with, change=lambda found: found.pop("precision") and None),
         _OTHER: partial(_with, change=lambda found: found.update(vectors="ctc 1.0.0")),
@@ -204,24 +205,24 @@ QUESTIONS = [
         "It adds up probabilities, which underflow to 0; add their logarithms (log-sum-exp).",
         "exp of a large logit overflows; subtract the largest of the row from all of them first.",
     ), fields=("loss",)),
-    PortQuestion("grad_log_probs", _MAIN, None, right, _named(
+    PortQuestion("grad_log_probs", _HALF, None, right, _named(
         "grad_log_probs", "Its sign is wrong: the loss is minus log Z.",
         "It is the gradient with respect to the logits.",
         "It is the gradient with respect to the probabilities: divided by each of them.",
         "It keeps the last state of a symbol; the blank, or a label that occurs twice, stands at several states.",
         "exp of a large logit overflows; subtract the largest of the row from all of them first.",
     ), fields=("grad_log_probs",)),
-    PortQuestion("grad_logits", _MAIN, None, right, _named(
+    PortQuestion("grad_logits", _HALF, None, right, _named(
         "grad_logits", "The softmax term is missing: it is the gradient with respect to the log-probs.",
         "Its sign is wrong.", "The occupancy is missing.", "The emission is in the occupancy twice.",
         "The occupancy keeps the last state of a symbol only.",
     ), fields=("grad_logits",)),
-    PortQuestion("edges", {"short": 0.5, "blank": 0.5, "masks": 0.5, "no alignment": 0.5}, None, right, {
+    PortQuestion("edges", {"short": 0.25, "blank": 0.25, "masks": 0.25, "no alignment": 0.25}, None, right, {
         **_named("loss", "It is 0 where no alignment exists (zero_infinity); there it is inf.",
                  "The blank is taken to be symbol 0."),
         **_named("grad_logits", "Where there is no alignment it is not 0: the softmax term is left."),
     }),
-    PortQuestion("batch", {"batch": 1.0}, None, right, {
+    PortQuestion("batch", {"batch": 0.5}, None, right, {
         "It is right except in the padding, where the gradient should be 0.":
             _in_batches("grad_logits", _padding_filled),
         "It is divided by the number of utterances; a mean was taken.":

@@ -339,16 +339,16 @@ def logit_cases(rng):
 
 
 QUESTIONS = [
-    Question("paths_through_an_arc", {"number": 1.0}, arc_cases, paths_through, COUNT_MISTAKES),
-    Question("log_alpha", {"labels": 1.5, "edges": 0.5}, utterances, _log_alpha, ALPHA_MISTAKES,
+    Question("paths_through_an_arc", {"number": 0.5}, arc_cases, paths_through, COUNT_MISTAKES),
+    Question("log_alpha", {"labels": 0.25, "edges": 0.25}, utterances, _log_alpha, ALPHA_MISTAKES,
              ladder=ladders.of_log_probs(ladders.LOG_ALPHA, ladders.rnnt)),
-    Question("log_beta", {"labels": 1.5, "edges": 0.5}, utterances, _log_beta, BETA_MISTAKES,
+    Question("log_beta", {"labels": 0.25, "edges": 0.25}, utterances, _log_beta, BETA_MISTAKES,
              ladder=ladders.of_log_probs(ladders.LOG_BETA, ladders.rnnt)),
-    Question("grad_log_probs", {"labels": 1.0, "edges": 0.5, "no alignment": 0.5}, gradient_cases, _grad_log_probs,
+    Question("grad_log_probs", {"labels": 0.5, "edges": 0.25, "no alignment": 0.25}, gradient_cases, _grad_log_probs,
              LOG_PROBS_MISTAKES,
              ladder=ladders.of_log_probs(ladders.GRADIENT, partial(ladders.rnnt, impossible=True)),
              helpers={"log_alpha": _log_alpha, "log_beta": _log_beta}),
-    Question("grad_logits", {"labels": 2.0, "edges": 0.5, "no alignment": 0.5}, logit_cases,
+    Question("grad_logits", {"labels": 1.0, "edges": 0.25, "no alignment": 0.25}, logit_cases,
              lambda logits, targets, blank: rnnt.grad_logits(logits, targets, blank=blank), LOGITS_MISTAKES,
              ladder=ladders.of_logits(ladders.GRADIENT, partial(ladders.rnnt, impossible=True, logits=True)),
              helpers={"log_alpha": _log_alpha, "log_beta": _log_beta, "grad_log_probs": _grad_log_probs}),

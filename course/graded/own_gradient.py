@@ -1,0 +1,156 @@
+"""Assignment 3: the gradient of a loss over the states of CTC whose symbols have weights, and with other ends."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from coursework.questions.ctc_inputs import scores
+from coursework.questions.question import Case
+from coursework.questions.sealed import Own
+from reference_impl import log_softmax
+
+from . import chain, words
+
+__all__ = ["QUESTIONS", "RULES"]
+
+_BLANK, _LABEL = (0.25, 0.5, 0.75, 1.25, 1.5, 1.75), (0.5, 0.8, 1.2, 1.6, 2.0)
+#: Every rule of the family. Two weights are never equal: then they would be one factor of all scores.
+RULES = [{"start": start, "end": end, "blank_weight": blank, "label_weight": label} for start in ("blank", "label")
+         for end in ("blank", "label") for blank in _BLANK for label in _LABEL if blank != label]
+
+_SAID = {
+    ("start", "blank"): "A path begins in the first blank, and nowhere else.",
+    ("start", "label"): "A path begins in the first label, and nowhere else.",
+    ("end", "blank"): "A path is complete in the last blank, and nowhere else.",
+    ("end", "label"): "A path is complete in the last label, and nowhere else.",
+}
+
+
+def rules(rng):
+    return RULES[rng.integers(len(RULES))]
+
+
+def said(rule):
+    """The weights are in the formula; that an occupancy gets one is for the student to find."""
+    sentences = [_SAID["start", rule["start"]], _SAID["end", rule["end"]],
+                 f"The score of a path is $\\sum_t w(\\pi_t) \\log y_t(\\pi_t)$ with $w(\\varnothing) = "
+                 f"{rule['blank_weight']:g}$ for the blank and $w = {rule['label_weight']:g}$ for every label, and "
+                 "$Z$ is the sum of $e^{\\text{score}}$ over all paths.",
+                 "An empty target has one state, a blank, in which a path begins and is complete."]
+    anchors = [words.paths(_paths(targets, 6, rule), f"the target *{text}* in 6 frames")
+               for targets, text in (([1, 2, 1], "aba"), ([1, 1, 2], "aab"))]
+    return words.cell("Your loss. What is not said here is as in the book.", sentences, anchors)
+
+
+def _paths(targets, T, rule):
+    return round(np.exp(-chain.loss(np.zeros((T, 3)), targets, 0, rule)))
+
+
+def _case(group, log_probs, targets, blank=0):
+    return Case(group, {"log_probs": log_probs, "targets": np.array(targets, dtype=np.int64), "blank": blank})
+
+
+def cases(rng):
+    a, b, c = (int(k) for k in rng.permutation([1, 2, 3]))
+    masked = scores(rng, 6)
+    masked[2, [a, 0]] = -np.inf
+    last = rng.permutation([0, 1, 2])  # the blank is symbol 3
+    return [
+        _case("different labels", scores(rng, 6), [a, b, c]),
+        _case("different labels", scores(rng, 5), last[:2], 3),
+        _case("equal labels", scores(rng, 7), [a, a, b]),
+        _case("equal labels", scores(rng, 6), [a, b, a]),
+        _case("edges", scores(rng, 3), []),
+        _case("edges", scores(rng, 4), [b]),
+        _case("edges", masked, [a, b]),
+        _case("no alignment", scores(rng, 2), [a, a]),
+        _case("no alignment", scores(rng, 2), [a, b, c]),
+    ]
+
+
+def logit_cases(rng):
+    return [Case(case.group, {"logits": case.arguments["log_probs"] + rng.normal(size=(len(case.arguments["log_probs"]),
+                                                                                       1)),
+                              "targets": case.arguments["targets"], "blank": case.arguments["blank"]})
+            for case in cases(rng)]
+
+
+def _unweighted(rule):
+    return {**rule, "blank_weight": 1.0, "label_weight": 1.0}
+
+
+def _exchanged(rule):
+    return {**rule, "blank_weight": rule["label_weight"], "label_weight": rule["blank_weight"]}
+
+
+def _front(log_probs, targets, blank, front, inside):
+    """Weights of one rule in front of the occupancy of another."""
+    unit = chain.occupancy(log_probs, targets, blank, inside)
+    factor = np.full(unit.shape[1], front["label_weight"])
+    factor[blank] = front["blank_weight"]
+    return -factor * unit
+
+
+#: What can be wrong with the gradient with respect to the log-probs: functions of the answer's arguments.
+V_MISTAKES = {
+    "It is the book's: none of your rules is in it.":
+        lambda log_probs, targets, blank, rule: chain.grad_log_probs(log_probs, targets, blank, {}),
+    "It begins in either of the first two states, as in the book.":
+        lambda log_probs, targets, blank, rule: chain.grad_log_probs(log_probs, targets, blank,
+                                                                     {**rule, "start": "both"}),
+    "It is complete in either of the last two states, as in the book.":
+        lambda log_probs, targets, blank, rule: chain.grad_log_probs(log_probs, targets, blank,
+                                                                     {**rule, "end": "both"}),
+    "The weights are missing, in the paths and in front of the occupancy.":
+        lambda log_probs, targets, blank, rule: chain.grad_log_probs(log_probs, targets, blank, _unweighted(rule)),
+    "The weights are in the paths, and missing in front of the occupancy: d score / d log y is w.":
+        lambda log_probs, targets, blank, rule: -chain.occupancy(log_probs, targets, blank, rule),
+    "The weights are in front of the occupancy, and missing in the scores of the paths.":
+        lambda log_probs, targets, blank, rule: _front(log_probs, targets, blank, rule, _unweighted(rule)),
+    "The weights of blank and labels are exchanged.":
+        lambda log_probs, targets, blank, rule: chain.grad_log_probs(log_probs, targets, blank, _exchanged(rule)),
+    "Its sign is wrong: the loss is minus log Z.":
+        lambda log_probs, targets, blank, rule: -chain.grad_log_probs(log_probs, targets, blank, rule),
+}
+
+
+def _carried(v):
+    """Through log-softmax."""
+    def found(logits, targets, blank, rule):
+        log_probs = log_softmax(logits)
+        first = v(log_probs, targets, blank, rule)
+        return first - np.exp(log_probs) * first.sum(axis=1, keepdims=True)
+    return found
+
+
+def _belief_of_1(logits, targets, blank, rule):
+    log_probs = log_softmax(logits)
+    v = chain.grad_log_probs(log_probs, targets, blank, rule)
+    return np.exp(log_probs) * bool(v.any()) + v
+
+
+def _weighted_belief(logits, targets, blank, rule):
+    """The softmax term with a weight for each symbol, not for the frame."""
+    log_probs = log_softmax(logits)
+    v = chain.grad_log_probs(log_probs, targets, blank, rule)
+    factor = np.full(v.shape[1], rule["label_weight"])
+    factor[blank] = rule["blank_weight"]
+    return factor * np.exp(log_probs) * bool(v.any()) + v
+
+
+_POINTS = {"different labels": 1.5, "equal labels": 0.5, "edges": 0.5, "no alignment": 0.5}
+QUESTIONS = [
+    Own("own_grad_log_probs", _POINTS, cases, chain.grad_log_probs, V_MISTAKES, rules=rules, words=said),
+    Own("own_grad_logits", _POINTS, logit_cases, chain.grad_logits, {
+        "Its softmax term is belief, as in the book; here a frame's weighted occupancies do not add up to 1.":
+            _belief_of_1,
+        "Its softmax term has a weight for each symbol; it is the sum over the frame that is weighted.":
+            _weighted_belief,
+        "The softmax term is missing: it is the gradient with respect to the log-probs.":
+            lambda logits, targets, blank, rule: chain.grad_log_probs(log_softmax(logits), targets, blank, rule),
+        "The logits are taken for log-probs: they have to be normalised first.":
+            lambda logits, targets, blank, rule: (
+                (v := chain.grad_log_probs(logits, targets, blank, rule)) - np.exp(logits) * v.sum(1, keepdims=True)),
+        **{name: _carried(v) for name, v in V_MISTAKES.items()},
+    }, rules=rules, words=said),
+]
