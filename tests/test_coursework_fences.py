@@ -224,7 +224,9 @@ with scratch_folder() as scratch:
                           env={**os.environ, "PYTHONPATH": str(ROOT / "src")}) as grader:
         handle = os.pidfd_open(int(grader.stdout.readline()))
         grader.kill()
-    ended, _, _ = select.select([handle], [], [], 600)
+    ended, _, _ = select.select([handle], [], [], 120)
+    if not ended:
+        signal.pidfd_send_signal(handle, signal.SIGKILL)
     os.close(handle)
     assert ended, "it has not ended"
 

@@ -154,6 +154,8 @@ def fill_the_disk(aim):
 
 # --- writing ---
 
+_HERE = -100  # linux/fcntl.h, AT_FDCWD
+
 
 def truncate(aim):
     os.truncate(aim["file"], 0)
@@ -179,6 +181,14 @@ def change_the_mode(aim):
 
 def change_the_time(aim):
     os.utime(aim["file"], (0, 0))
+
+
+def change_the_mode_by_another_call(aim):
+    _call(_libc.fchmodat(_HERE, aim["file"].encode(), 0o600, 0))
+
+
+def change_the_time_by_another_call(aim):
+    _call(_libc.utimes(aim["file"].encode(), None))
 
 
 def change_an_attribute(aim):
@@ -399,9 +409,7 @@ def leave_files(aim):
 
 
 def leave_shared_memory(aim):
-    _libc.shmat.restype = ctypes.c_void_p
-    here = _libc.shmat(_call(_libc.shmget(_KEY, _SIZE, _IPC_CREAT | 0o666)), None, 0)
-    ctypes.memmove(here, MARK.encode(), len(MARK))
+    _call(_libc.shmget(_KEY, _SIZE, _IPC_CREAT | 0o666))
 
 
 def leave_a_queue(aim):
@@ -488,9 +496,9 @@ ACTS = {
     "time": (work_on,),
     "processes": (fork, fork_by_another_call, clone, run_a_program, spawn_a_program, start_threads),
     "disk": (fill_the_disk,),
-    "writing": (open_the_courses_files_for_writing, change_the_mode, change_the_time, change_an_attribute, link,
-                make_a_file, make_a_folder, make_a_link, append, overwrite, truncate_by_opening, truncate,
-                change_the_owner, rename, delete),
+    "writing": (open_the_courses_files_for_writing, change_the_mode, change_the_mode_by_another_call, change_the_time,
+                change_the_time_by_another_call, change_an_attribute, link, make_a_file, make_a_folder, make_a_link,
+                append, overwrite, truncate_by_opening, truncate, change_the_owner, rename, delete),
     "reading": (read_a_file, list_a_folder, read_the_shadow_passwords, read_the_courses_files,
                 read_the_environment_of_another, read_the_command_of_another, read_its_first_environment,
                 read_through_another),

@@ -24,7 +24,7 @@ from .fenced import DISK, Fenced, NotFenced, scratch_folder
 
 __all__ = ["possible", "tried"]
 
-_ADDRESS_SPACE = 2**30  # of the probes; what is asked for is as much
+_ADDRESS_SPACE = 2**32  # of the probes, as of submissions; what is asked for is as much
 _SECONDS = 60  # of processor time; of the probe of time itself, which has to take all of it:
 _SECONDS_OF_TIME = 1
 _THREADS = 1500  # that are started, if nothing stops them
