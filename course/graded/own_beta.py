@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
+from coursework.questions import ladders
 from coursework.questions.ctc_inputs import scores
 from coursework.questions.question import Case
 from coursework.questions.sealed import Own
@@ -104,7 +107,7 @@ QUESTIONS = [
         **{name: mistake for name, mistake in _mistakes(own_log_beta).items() if name != _BEGINS},
         "It returns probabilities, not their logarithms.":
             lambda log_probs, targets, blank, rule: np.exp(own_log_beta(log_probs, targets, blank, rule)),
-    }, rules=rules, words=said),
+    }, ladder=ladders.of_another_loss(ladders.ctc), rules=rules, words=said),
     Own("own_loss", {"labels": 1.0, "edges": 0.5, "no alignment": 0.5}, loss_cases, chain.loss, {
         **_mistakes(chain.loss),
         "Its sign is wrong: the loss is minus log Z.":
@@ -112,5 +115,6 @@ QUESTIONS = [
         "The emission of frame 0 is in it twice: your beta has it already.":
             lambda log_probs, targets, blank, rule: chain.loss(
                 np.concatenate([2 * log_probs[:1], log_probs[1:]]), targets, blank, rule),
-    }, rules=rules, words=said),
+    }, ladder=ladders.of_another_loss(partial(ladders.ctc, impossible=True)), helpers={"own_log_beta": own_log_beta},
+        rules=rules, words=said),
 ]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
+from coursework.questions import ladders
 from coursework.questions.ctc_inputs import scores
 from coursework.questions.question import Case
 from coursework.questions.sealed import Own
@@ -140,7 +143,8 @@ def _weighted_belief(logits, targets, blank, rule):
 
 _POINTS = {"different labels": 1.5, "equal labels": 0.5, "edges": 0.5, "no alignment": 0.5}
 QUESTIONS = [
-    Own("own_grad_log_probs", _POINTS, cases, chain.grad_log_probs, V_MISTAKES, rules=rules, words=said),
+    Own("own_grad_log_probs", _POINTS, cases, chain.grad_log_probs, V_MISTAKES,
+        ladder=ladders.of_another_loss(partial(ladders.ctc, impossible=True)), rules=rules, words=said),
     Own("own_grad_logits", _POINTS, logit_cases, chain.grad_logits, {
         "Its softmax term is belief, as in the book; here a frame's weighted occupancies do not add up to 1.":
             _belief_of_1,
@@ -152,5 +156,6 @@ QUESTIONS = [
             lambda logits, targets, blank, rule: (
                 (v := chain.grad_log_probs(logits, targets, blank, rule)) - np.exp(logits) * v.sum(1, keepdims=True)),
         **{name: _carried(v) for name, v in V_MISTAKES.items()},
-    }, rules=rules, words=said),
+    }, ladder=ladders.of_another_loss(partial(ladders.ctc, impossible=True, logits=True), "logits"),
+        helpers={"own_grad_log_probs": chain.grad_log_probs}, rules=rules, words=said),
 ]

@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 
+from coursework.questions import ladders
 from coursework.questions.question import Case
 from coursework.questions.rnnt_inputs import scores
 from coursework.questions.sealed import Own
@@ -167,18 +168,20 @@ def _node_of_rnnt(log_probs, targets, blank, rule):
     return occupancy(log_probs, targets, blank, {}).sum(-1, keepdims=True)
 
 
+_OF_LOG_PROBS = ladders.of_another_loss(partial(ladders.rnnt, impossible=True))
+_OF_LOGITS = ladders.of_another_loss(partial(ladders.rnnt, impossible=True, logits=True), "logits")
 _POINTS = {"labels": 1.0, "edges": 0.5, "no alignment": 0.5}
 QUESTIONS = [
     Own("own_loss", _POINTS, cases, loss, _in_order({
         **_mistakes(loss),
         "Its sign is wrong: the loss is minus log Z.": lambda *arguments: -loss(*arguments),
-    }), rules=rules, words=said),
+    }), ladder=_OF_LOG_PROBS, rules=rules, words=said),
     Own("own_grad_log_probs", _POINTS, cases, grad_log_probs, _in_order({
         **_mistakes(grad_log_probs),
         "Its sign is wrong: the loss is minus log Z.": occupancy,
         "It is the gradient with respect to the logits.": lambda log_probs, targets, blank, rule: (
             grad_logits(log_probs, targets, blank, rule)),
-    }), rules=rules, words=said),
+    }), ladder=_OF_LOG_PROBS, helpers={"own_loss": loss}, rules=rules, words=said),
     Own("own_grad_logits", _POINTS, logit_cases, grad_logits, _in_order({
         "The softmax term is missing: it is the gradient with respect to the log-probs.":
             lambda logits, *others: -occupancy(log_softmax(logits), *others),
@@ -187,5 +190,5 @@ QUESTIONS = [
         "The softmax term is weighted by RNN-T's node occupancy, not by that of your transducer.":
             partial(_merged, node=_node_of_rnnt),
         **_mistakes(grad_logits),
-    }), rules=rules, words=said),
+    }), ladder=_OF_LOGITS, helpers={"own_grad_log_probs": grad_log_probs}, rules=rules, words=said),
 ]

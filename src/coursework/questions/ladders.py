@@ -17,7 +17,8 @@ from reference_impl.conformance.shrinking import small
 
 from .question import Case, Ladder
 
-__all__ = ["GRADIENT", "LOSS", "LOG_ALPHA", "LOG_BETA", "Ladder", "ctc", "of_log_probs", "of_logits", "rnnt"]
+__all__ = ["GRADIENT", "LOSS", "LOG_ALPHA", "LOG_BETA", "Ladder", "ctc", "of_another_loss", "of_log_probs", "of_logits",
+           "rnnt"]
 
 #: What an answer is to a problem of the conformance kit.
 LOG_ALPHA, LOG_BETA, LOSS, GRADIENT = "log_alpha", "log_beta", "loss", "gradient"
@@ -35,6 +36,11 @@ def of_logits(field, problems, sign=1.0, **more) -> Ladder:
     """The same about logits."""
     return Ladder(problems, lambda problem: Case("", {**_arguments(problem, "logits"), **more}),
                   lambda case: _problem(case, "logits"), field, "logits", sign)
+
+
+def of_another_loss(problems, scores="log_probs") -> Ladder:
+    """A question about a loss that the kit does not have, of log-probs or logits, targets and blank."""
+    return Ladder(problems, lambda problem: Case("", _arguments(problem, scores)))
 
 
 def _arguments(problem, scores):

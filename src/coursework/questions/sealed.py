@@ -12,12 +12,13 @@ import os
 import sys
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from .question import Case, Question
+from .question import Question
 
 __all__ = ["FOLDER", "Own", "Sealed", "folder", "refuse_sealed", "told", "unsealed"]
 
@@ -77,7 +78,13 @@ class Own(Question):
 
     def drawn(self, *seeds):
         facts = {"rule": self.rule(seeds[0])}
-        return [Case(case.group, case.arguments, facts, case.large) for case in super().drawn(*seeds)]
+        return [replace(case, facts=facts) for case in super().drawn(*seeds)]
+
+    def posed(self, *seeds):
+        """As of any question; the small cases, and the right functions of earlier questions, have the rule, too."""
+        rule = self.rule(seeds[0])
+        ruled = replace(self, helpers={name: partial(right, rule=rule) for name, right in self.helpers.items()})
+        return [replace(case, facts={"rule": rule}) for case in Question.posed(ruled, *seeds)]
 
 
 def told(notebook, assignment, variant, questions) -> dict:
