@@ -277,7 +277,7 @@ def test_the_last_of_two_answers_counts():
     """As it does for a student who runs all cells; the note says so."""
     wrong = "def log_alpha(log_probs, targets, blank):\n    return 0 * log_probs"
     below = reading_of(copied(solved(), text=wrong))
-    assert points(below.notebook) == 2 and "the lower one has the last word" in " ".join(below.notes)
+    assert points(below.notebook) == 4 and "the lower one has the last word" in " ".join(below.notes)
     above = reading_of(copied(solved(), text=wrong, at=place(solved(), "answer-alpha")))
     assert points(above.notebook) == 10
     after_the_check = reading_of(copied(solved(), text=wrong, at=len(solved()["cells"])))
