@@ -445,4 +445,4 @@ def test_what_does_not_end_is_ended(ended, name):
     assert "## log_alpha: 0 of 6\n\n- A cell ran for too long: look for a loop that does not end, or for" in report
     if name.startswith("loops"):  # the cells around it were run
         assert "## extended_target: 1 of 1" in report
-        assert "## loss: 0 of 2\n\n- NameError: name 'log_alpha' is not defined" in report
+        assert "## loss: 2 of 2\n\n- With a right `log_alpha`" in report

@@ -101,6 +101,8 @@ def test_no_mark_is_no_zero(honest):
 FAILS = """
 import sys
 from coursework import grading, pages
+from coursework.fenced import Layers
+from coursework.fences import Standing
 from coursework.grading import main
 from coursework.referee import Referee, SandboxedExecute
 
@@ -115,10 +117,11 @@ def planted_read(files, *rest):
     return read(files, *rest)
 
 def planted_prepare(self, scratch, *rest):
-    prepare(self, scratch, *rest)
+    standing = self.standing
     if self.student == "start-fails":  # the process ends before it can run anything
-        described = scratch / "kernels" / "submission" / "kernel.json"
-        described.write_text('{"argv": ["false"], "display_name": "submission", "language": "python"}')
+        self.standing = Standing(Layers(bubblewrap="/bin/false"), {})
+    prepare(self, scratch, *rest)
+    self.standing = standing
 
 def planted_execute(self, nb, resources, km=None, execute=SandboxedExecute.preprocess):
     self.student = resources["nbgrader"]["student"]
@@ -159,7 +162,7 @@ def failing(once, course_python):
 @pytest.mark.parametrize("student, why", [
     ("reading-fails", "RuntimeError: planted where reading-fails"),
     ("referee-fails", "RuntimeError: planted where referee-fails"),
-    ("start-fails", "Kernel died before replying to kernel_info"),
+    ("start-fails", "no process could be started behind the fences"),
 ])
 def test_the_graders_failure_is_no_mark(failing, student, why):
     """Not 0 of 10, nor the mark of an earlier run; what happened is kept."""
