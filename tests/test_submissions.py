@@ -822,4 +822,8 @@ def test_files_beside_a_notebook(tmp_path):
     assert (tmp_path / "results.json").read_bytes() == b"{}"
     assert attached(files[1:], tmp_path, {"results.json": 10}) == ["results (1).json was taken for results.json."]
     assert attached(files[2:], tmp_path, {"results.json": 10}) == []
+    assert attached([file("RESULTS.JSON", b"3")], tmp_path, {"results.json": 10}) == [  # one name on macOS and Windows
+        "RESULTS.JSON was taken for results.json."]
+    assert (tmp_path / "results.json").read_bytes() == b"3"
+    assert attached([file("results_json", b"4"), file("results.json.bak", b"")], tmp_path, {"results.json": 10}) == []
     assert "has more than 1e-06 MB" in attached(files, tmp_path, {"results.json": 1})[0]
