@@ -231,6 +231,8 @@ MANGLED = {  # what was done, and what is said about it
     "split in a function": (lambda: split(solved(), within=True), "split within a block. Its parts were put together"),
     "split in a function, twice": (
         lambda: split(split(solved(), within=True), within=True), "split within a block. Its parts were put together"),
+    "split in a function, and an empty copy between": (
+        lambda: copied(split(solved(), within=True), text=stub("answer-alpha")), "split within a block. Its parts"),
     "split in a function, without a mark": (lambda: split(solved(), within=True, marked=False), "split within a block"),
     "nbgrader is null": (lambda: marks(solved(), lambda data: data.update(nbgrader=None)), "told by their ids"),
     "no marks": (lambda: marks(solved(), lambda data: data.clear()), "told by their ids"),

@@ -405,7 +405,8 @@ def _joined_again(cells, ours, notes):
     """Parts of an answer that was split within a block put together: neither runs without the other."""
     joined = []
     for cell in cells:
-        above = joined[-1] if joined else None
+        above = next((each for each in reversed(joined)  # not an empty copy that stands between
+                      if not (cell.role and each.role == cell.role in ours.names and _untouched(each, ours))), None)
         if (above and above.role in ours.names and cell.kind == "code" and cell.role in (above.role, "")
                 and _continues(cell.text)):
             above.text += "\n" + cell.text
