@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
 
-from .roster import Roster, Student, alike, named
+from .roster import Roster, Student, alike, decides, named
 
 __all__ = ["Label", "Table", "enrolled", "label_of", "upload"]
 
@@ -275,9 +275,10 @@ def upload(table: Table, assignment: str, graded: list[dict], folder, column="")
 
 
 def enrolled(table: Table, roster: Roster) -> tuple[Roster, list[str]]:
-    """The roster with those of the table that it does not know, and by what else it knows the others; the new names.
+    """The roster with those of the table that it does not know, and the addresses and ids of the others; the new names.
 
-    A name that a roster has stays as it is, since a student's numbers follow from it.
+    A name that a roster has stays as it is, since a student's numbers follow from it. It gets no other names: another
+    student, who is not in this table, may be called so.
     """
     people = [(table.full_name(row), table.keys(row)) for row in table.people()]
     counted = Counter(key for name, keys in people for key in {alike(each) for each in (name, *keys)})
@@ -289,7 +290,7 @@ def enrolled(table: Table, roster: Roster) -> tuple[Roster, list[str]]:
             raise ValueError(f"two students are called {full!r}, and nothing else tells them apart; expected a column "
                              "with addresses or ids in the table")
         if found := roster.find(keys):
-            more = [key for key in keys if alike(key) not in known]
+            more = [key for key in keys if decides(key) and alike(key) not in known]
             students[found] = Student(found, (*students[found].known_as, *more))
             continue
         base = named(full) or "student"  # with a number, if others are called so too
@@ -315,7 +316,7 @@ def main():
     known = {each.name: each for each in before.students}
     added = [each.name for each in roster.students if each.name in known and each != known[each.name]]
     print(f"{given.students}: {len(roster.students)} students, {len(new)} of them new"
-          + (f"; names, addresses or ids added for {len(added)}" if added else ""))
+          + (f"; addresses or ids added for {len(added)}" if added else ""))
 
 
 if __name__ == "__main__":
