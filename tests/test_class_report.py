@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -78,7 +78,6 @@ class Result:
 
     verdicts: list
     notes: list = field(default_factory=list)
-    unread: bool = False
 
 
 SKIPS = "It skips the blank between two equal labels; there a blank has to be passed."
@@ -171,7 +170,7 @@ def test_who_was_not_graded_is_counted_and_no_name_appears():
     assert str(Report("1_ctc_alpha", [result(1, 1, 6, 2, notes=["2 of 1_ctc_alpha.ipynb"])])).count(
         "- 1: ... of 1_ctc_alpha.ipynb") == 1
     text = str(Report("1_ctc_alpha", [result(1, 1, 6, 2, notes=notes[:1]), result(1, 1, 6, 2, notes=notes[1:]),
-                                      Result([]), replace(result(0, 0, 0, 0), unread=True)]))
+                                      Result([]), Result([])]))
     assert "2 graded" in text and "2 not graded." in text and "- 2: The locked cell ... was changed." in text
     assert "Nothing was graded." in str(Report("1_ctc_alpha", [Result([])]))
     assert "No two students have the same finding." in text and "There are none." in text

@@ -38,7 +38,10 @@ def apart(request):
 @pytest.mark.parametrize("cell", [
     "import numpy as np\nnp.linalg.svd(np.eye(3))", "import math, json, threading, sqlite3", "import scipy_is_no_such",
     "from IPython.display import display\ndisplay(3)", "%timeit -n 1 -r 1 1 + 1", "open('own.txt', 'w').write('3')",
-    "%%writefile own.py\nx = 3", "assert open('own.txt').read() == '3'", "print('a' * 10**6)",
+    "%%writefile own.py\nx = 3", "import sysconfig\nassert sysconfig.get_config_var('SOABI')",
+    "import importlib.util\nassert importlib.util.find_spec('torch') is None",
+    "import importlib.metadata\nassert importlib.metadata.version('numpy')",
+    "assert open('own.txt').read() == '3'", "print('a' * 10**6)",
     "import threading\nthread = threading.Thread(target=print)\nthread.start()\nthread.join()",
 ])
 def test_what_is_there(apart, cell):
@@ -188,6 +191,8 @@ ABOVE = {
     "pip": ("!pip --version\n", 4),
     "program": ("import subprocess\nsubprocess.run(['true'])\n", 4),
     "file": (f"open({str(Path(__file__))!r})\n", 4),
+    "of-the-grader": ("import jinja2\n", 4),  # nbgrader needs it: it is installed at home and there
+    "looks-for-torch": ("import importlib.util\nhas_torch = importlib.util.find_spec('torch') is not None\n", 10),
     "tries-torch": ("try:\n    import torch\nexcept ImportError:\n    torch = None\n", 10),
     "own-file": ("from pathlib import Path\nPath('own.txt').write_text('x = 1')\n", 10),
     "own-module": ("from pathlib import Path\nPath('own.py').write_text('x = 1')\nimport own\n", 4),

@@ -14,6 +14,7 @@ from test_learning_platforms import GRADEBOOK, WORKSHEET
 from test_submissions import (
     MANGLED,
     NAME,
+    RELEASED,
     RIGHT,
     as_bytes,
     below_its_check,
@@ -40,9 +41,12 @@ CASES = {
               "1_ctc_alpha (1).ipynb was graded, since there is no readable 1_ctc_alpha.ipynb"),
     "Zoe\u0308": ({f"{NAME}.ipynb": RIGHT}, 10, ""),
     "Ada Lovelace": ({f"{NAME}.ipynb": RIGHT}, 10, ""),
-    "no-json": ({f"{NAME}.ipynb": b"alpha = 1"}, 0, "The file is not a notebook: Expecting value"),
-    "pipe": ({f"{NAME}.ipynb": "pipe"}, 0, "1_ctc_alpha.ipynb is not a plain file, and was not read"),
-    "link": ({f"{NAME}.ipynb": REFERENCE}, 0, "1_ctc_alpha.ipynb is a link, and was not followed"),
+    "pasted": ({f"{NAME}.ipynb": as_bytes(edited(
+        solved(), "text-alpha", lambda text: f"{text}\n![mine](attachment:mine.png)"))}, 10, ""),
+    "nothing": ({f"{NAME}.ipynb": as_bytes(RELEASED)}, 0, "NotImplementedError"),
+    "no-json": ({f"{NAME}.ipynb": b"alpha = 1"}, None, "The file is not a notebook: Expecting value"),
+    "pipe": ({f"{NAME}.ipynb": "pipe"}, None, "1_ctc_alpha.ipynb is not a plain file, and was not read"),
+    "link": ({f"{NAME}.ipynb": REFERENCE}, None, "1_ctc_alpha.ipynb is a link, and was not followed"),
     "huge": ({f"{NAME}.ipynb": RIGHT + 50_000_000 * b" "}, None, "has more than 50 MB and was not read"),
     "undecided": ({"a.ipynb": RIGHT, "b.ipynb": RIGHT.replace(b"-np.log", b"np.log")}, None, "have different answers"),
 }
@@ -88,11 +92,13 @@ def test_no_mark_is_no_zero(honest):
     assert rows["huge"]["log_alpha"] == "" and rows["copied"]["log_alpha"] == "6.0"
     with open(course / "grades.csv", newline="", encoding="utf-8") as file:
         scores = {row["student_id"]: row["score"] for row in csv.DictReader(file)}
-    assert scores["copied"] == "10.0" and scores["link"] == "0.0" and scores.get("huge", "") == ""
-    assert status == 1 and "Traceback" not in errors and "make grade: 15 graded; look at the 3 lines above" in errors
+    assert scores["copied"] == "10.0" and scores["nothing"] == "0.0" and scores.get("huge", "") == ""
+    assert status == 1 and "Traceback" not in errors + printed
+    assert "make grade: 15 graded; look at the 6 lines above" in errors
     assert re.search(r"^huge +not graded .*has more than 50 MB", printed, re.M)
     assert "1_ctc_alpha.ipynb was not graded, since it lies in no student's folder" in printed
-    assert "0 points since nothing could be read, so look at what they handed in: link, no-json, pipe" in printed
+    assert re.search(r"^link +not graded .*1_ctc_alpha.ipynb is a link, and was not followed", printed, re.M)
+    assert not (course / "feedback" / "link").exists() and not (course / "autograded" / "pipe").exists()
 
 
 # --- one does not stop another ---

@@ -134,7 +134,27 @@ def test_a_roster_from_a_table(tmp_path):
     assert again.find(["Müller"]) == again.find([]) == again.find(["ada@example.org", "emmy@example.org"]) == ""
     assert enrolled(table(tmp_path, WORKSHEET), again)[1] == []
     of_canvas, new = enrolled(table(tmp_path, GRADEBOOK), again)
-    assert new == ["Test_Student"] and of_canvas.find(["101"]) == ""
+    assert new == ["Test_Student"] and of_canvas.find(["101"]) == "Ada_Lovelace"
+
+
+def test_a_plain_roster_gets_addresses(tmp_path):
+    """Of those that it knows by name, so that they are found by another name, too; nobody gets what is another's.
+
+    No name is added: of two who are called the same, the table may have one.
+    """
+    plain = Roster([Student("Ada_Lovelace"), Student("emmy", ("Emmy Noether",)), Student("karl", ("zoe@example.org",))])
+    roster, new = enrolled(table(tmp_path, WORKSHEET), plain)
+    assert new == [] and [each.name for each in roster.students] == ["Ada_Lovelace", "emmy", "karl"]
+    assert roster.students[0].known_as == ("ada@example.org", "4711")
+    assert roster.find(["Ada King", "ada@example.org"]) == "Ada_Lovelace" and roster.find(["4712"]) == "karl"
+    mixed = Roster([Student("Ada_Lovelace"), Student("karl", ("4711",))])  # the number decides, and says karl
+    roster, new = enrolled(table(tmp_path, WORKSHEET), mixed)
+    assert roster.students[0] == Student("Ada_Lovelace") and roster.find(["ada@example.org"]) == "karl"
+    two = enrolled(table(tmp_path, WORKSHEET.replace("Emmy Noether", "Ada Lovelace")), Roster())[0]
+    roster, new = enrolled(table(tmp_path, GRADEBOOK), two)
+    assert roster.find(["101"]) == "Ada_Lovelace_1" and roster.find(["Ada Lovelace"]) == ""
+    (tmp_path / "roster.txt").write_text(roster.lines(), encoding="utf-8")
+    assert Roster.read(tmp_path / "roster.txt").students == roster.students
 
 
 def test_two_of_one_name(tmp_path):
@@ -165,7 +185,7 @@ def test_the_command(tmp_path):
     (tmp_path / "roster.txt").write_text("\ufeffzoe,  Zoe\u0308 Müller\n\nkarl\n", encoding="utf-8")
     run = subprocess.run([sys.executable, "-m", "coursework.lms", "table.csv"], cwd=tmp_path, capture_output=True,
                          text=True, env={"PYTHONPATH": str(SRC)}, check=True)
-    assert run.stdout == "roster.txt: 4 students, 2 of them new\n"
+    assert run.stdout == "roster.txt: 4 students, 2 of them new; addresses or ids added for 1\n"
     assert [each.name for each in Roster.read(tmp_path / "roster.txt").students] == [
         "zoe", "karl", "Ada_Lovelace", "Emmy_Noether"]
 

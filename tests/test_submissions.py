@@ -194,6 +194,29 @@ def in_a_copy_of_another():
     return edited(notebook, "answer-alpha", lambda _: stub("answer-alpha"))
 
 
+def moved_into(notebook, *idents, into, left=stub):
+    """Answers written into another cell, with something else in the place where they belong."""
+    texts = [notebook["cells"][place(notebook, ident)]["source"] for ident in idents]
+    for ident in idents:
+        notebook = edited(notebook, ident, lambda _, ident=ident: left(ident))
+    return edited(notebook, into, lambda text: "\n\n\n".join([*texts, text]))
+
+
+def helper_in_setup():
+    """A function at the end of the locked cell, and an import at its beginning."""
+    notebook = edited(solved(), "setup", lambda text: (
+        f"import math as m\n{text}\n\ndef minus(x):\n    return -x * m.cos(0)"))
+    return edited(notebook, "answer-loss", lambda text: text.replace("return -", "return minus(1) * "))
+
+
+def in_one_cell():
+    """All cells of code merged, which keeps the mark and the id of the first."""
+    notebook = solved()
+    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    code[0]["source"] = "\n".join(cell["source"] for cell in code)
+    return changed(notebook, cells=code[:1])
+
+
 MANGLED = {  # what was done, and what is said about it
     "copied": (lambda: copied(solved()), "'answer-alpha' is there 2 times. With an answer: 2."),
     "copied, and the first left": (
@@ -208,6 +231,8 @@ MANGLED = {  # what was done, and what is said about it
     "split in a function": (lambda: split(solved(), within=True), "split within a block. Its parts were put together"),
     "split in a function, twice": (
         lambda: split(split(solved(), within=True), within=True), "split within a block. Its parts were put together"),
+    "split in a function, and an empty copy between": (
+        lambda: copied(split(solved(), within=True), text=stub("answer-alpha")), "split within a block. Its parts"),
     "split in a function, without a mark": (lambda: split(solved(), within=True, marked=False), "split within a block"),
     "nbgrader is null": (lambda: marks(solved(), lambda data: data.update(nbgrader=None)), "told by their ids"),
     "no marks": (lambda: marks(solved(), lambda data: data.clear()), "told by their ids"),
@@ -227,9 +252,30 @@ MANGLED = {  # what was done, and what is said about it
     "line breaks of Windows": (
         lambda: each_cell(solved(), lambda cell: cell.update(source=cell["source"].replace("\n", "\r\n"))), ""),
     "an import in a locked cell": (
-        lambda: edited(edited(solved(), "setup", lambda text: "import math as m\n" + text), "answer-loss",
+        lambda: edited(edited(solved(), "setup", lambda text: text.replace(
+            "numpy as np", "numpy as np\nimport math as m")), "answer-loss",
                        lambda text: text.replace("return -", "return -m.cos(0) * ")),
         "'setup' was changed. It was put back before grading. What it imported was kept: import math as m"),
+    "an answer in its check": (
+        lambda: moved_into(solved(), "answer-loss", into="check-loss"),
+        "Something was written into the locked cell 'loss'. It ran as a cell of its own. The answer 'answer-loss' was"),
+    "an answer in the place of its check": (
+        lambda: edited(moved_into(solved(), "answer-loss", into="check-loss"), "check-loss",
+                       lambda text: text.rpartition("check(")[0]), "'answer-loss' was found in another cell"),
+    "something below a check": (
+        lambda: edited(solved(), "check-loss", lambda text: text + "\nprint(3)"),
+        "Something was written into the locked cell 'loss'. It ran as a cell of its own."),
+    "a helper in setup": (helper_in_setup, "Something was written into the locked cell 'setup'. It ran as a cell"),
+    "all in one cell": (in_one_cell, "The answer 'answer-loss' was found in the cell 'answer-number'."),
+    "in the cell above": (
+        lambda: moved_into(solved(), "answer-alpha", into="answer-extended"),
+        "The answer 'answer-alpha' was found in the cell 'answer-extended'."),
+    "in the cell below, its own left empty": (
+        lambda: moved_into(solved(), "answer-extended", into="answer-alpha", left=lambda _: ""),
+        "was found in the cell 'answer-alpha'. The answer 'answer-extended' stands below its check; the check ran"),
+    "upside down": (
+        lambda: changed(solved(), cells=solved()["cells"][::-1]),
+        "The locked cell 'setup' stands below an answer that follows it; it ran above."),
     "a changed check": (lambda: edited(solved(), "check-loss", lambda _: "2.0"), "'loss' was changed. It was put back"),
     "removed checks": (lambda: without(solved(), "check-loss", "check-log-alpha"), "'log_alpha' was removed. It was"),
     "no setup": (lambda: without(solved(), "setup"), "'setup' was removed. It was put back"),
@@ -456,6 +502,13 @@ def removes_a_locked_cell(notebook, n):
 
 
 @honest
+def writes_into_a_locked_cell(notebook, n):
+    there = [cell["id"] for cell in notebook["cells"] if cell["id"].startswith(("setup", "show", "check"))]
+    added = (lambda text: f"own = {n}\n{text}", lambda text: f"{text}\nprint({n})")[n % 2]
+    return edited(notebook, there[n // 2 % len(there)], added) if there else notebook
+
+
+@honest
 def adds_a_cell(notebook, n):
     cell = {"cell_type": ("code", "markdown", "raw")[n % 3], "id": f"new-{n}", "metadata": {}, "source": "# mine"}
     notebook["cells"].insert(n % len(notebook["cells"]), cell)
@@ -524,6 +577,8 @@ def test_a_notebook_of_another_assignment_is_not_taken():
     ({"1_ctc_alpha.ipynb": RIGHT, "1_ctc_alpha (1).ipynb": EMPTY}, True, []),
     ({"1_ctc_alpha.ipynb": RIGHT, "1_ctc_alpha (1).ipynb": WRONG}, True, ["(1).ipynb besides, with other answers"]),
     ({"1_ctc_alpha.ipynb": EMPTY, "1_ctc_alpha (1).ipynb": RIGHT}, True, ["was graded, since 1_ctc_alpha.ipynb has"]),
+    ({"1_ctc_alpha.ipynb": EMPTY, "final.ipynb": RIGHT}, True, ["final.ipynb was graded, since 1_ctc_alpha.ipynb has"]),
+    ({"1_ctc_alpha.ipynb": WRONG, "final.ipynb": RIGHT}, False, []),
     ({"1_ctc_alpha.ipynb": b"", "1_ctc_alpha (1).ipynb": RIGHT}, True, ["there is no readable", "was not graded. The"]),
     ({"sub/1_ctc_alpha.ipynb": RIGHT}, True, ["sub/1_ctc_alpha.ipynb was graded"]),
 ])
@@ -769,4 +824,8 @@ def test_files_beside_a_notebook(tmp_path):
     assert (tmp_path / "results.json").read_bytes() == b"{}"
     assert attached(files[1:], tmp_path, {"results.json": 10}) == ["results (1).json was taken for results.json."]
     assert attached(files[2:], tmp_path, {"results.json": 10}) == []
+    assert attached([file("RESULTS.JSON", b"3")], tmp_path, {"results.json": 10}) == [  # one name on macOS and Windows
+        "RESULTS.JSON was taken for results.json."]
+    assert (tmp_path / "results.json").read_bytes() == b"3"
+    assert attached([file("results_json", b"4"), file("results.json.bak", b"")], tmp_path, {"results.json": 10}) == []
     assert "has more than 1e-06 MB" in attached(files, tmp_path, {"results.json": 1})[0]

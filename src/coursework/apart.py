@@ -27,7 +27,7 @@ from .asking import INPUTS
 from .calibration import allowed
 from .watching import Watch
 
-__all__ = ["LIMITS", "MODULES", "SHIPPED", "Apart", "NotApart", "Ran"]
+__all__ = ["LIMITS", "MODULES", "SHIPPED", "Apart", "NotApart", "Ran", "importable"]
 
 _PACKAGE = Path(__file__).parent
 #: What is importable of this package, where submissions run.
@@ -163,7 +163,7 @@ class Apart:
 
     def _options(self, library, ipython):
         return {
-            "ipython": str(ipython), "library": str(library), "modules": sorted(_importable()),
+            "ipython": str(ipython), "library": str(library), "modules": sorted(importable()),
             "readable": [str(library), str(self._inputs), str(ipython), *_of_python(),
                          *filter(os.path.exists, _SYSTEM)],
             "writable": [str(self.folder), os.devnull],
@@ -238,7 +238,7 @@ class Apart:
 
 
 @functools.cache
-def _importable() -> frozenset:
+def importable() -> frozenset:
     """The modules of `MODULES` and of what they need, as they are installed here."""
     from packaging.requirements import Requirement
 

@@ -96,12 +96,11 @@ class Report:
     ----------
     assignment : str
     results : list
-        Each has ``verdicts`` (of :mod:`.verdicts`); those without any were not graded, and are counted only, as are
-        those that are ``unread``.
+        Each has ``verdicts`` (of :mod:`.verdicts`); those without any were not graded, and are counted only.
     """
 
     def __init__(self, assignment, results):
-        graded = [result for result in results if result.verdicts and not result.unread]
+        graded = [result for result in results if result.verdicts]
         self.assignment, self.students, self.not_graded = assignment, len(graded), len(results) - len(graded)
         self.points = [sum(verdict.points for verdict in result.verdicts) for result in graded]
         self.total = sum(question.total for question in ASSIGNMENTS[assignment].values())

@@ -362,14 +362,14 @@ def receipt_among(files, assignment: str) -> File | None:
     '1_ctc_alpha.receipt-1.json'
     """
     exact = f"{assignment}{SUFFIX}"
-    found = [file for file in files
-             if file.name.endswith(".json") and _same(_stem(file, "json"), exact.removesuffix(".json"))]
+    found = [file for file in files if _same(_stem(file, "json"), exact.removesuffix(".json"))]
     return min(found, key=lambda file: (file.name != exact, file.depth, file.shown), default=None)
 
 
 def _stem(file, suffix):
-    """The name of a file without its ending, and without what says that it is a copy."""
-    match = _COPY.fullmatch(file.name.removesuffix(f".{suffix}"))
+    """The name of a file without its ending, and without what says that it is a copy; empty if it ends otherwise."""
+    name, _, ending = file.name.rpartition(".")
+    match = _COPY.fullmatch(name) if ending.lower() == suffix else None
     return match[1] if match else ""
 
 
@@ -382,7 +382,7 @@ def attached(files, there: Path, wanted: dict[str, int]) -> list[str]:
     notes = []
     for name, largest in wanted.items():
         stem, suffix = name.rsplit(".", 1)
-        found = [file for file in files if file.name.endswith(f".{suffix}") and _same(_stem(file, suffix), stem)]
+        found = [file for file in files if _same(_stem(file, suffix), stem)]
         if not found:
             continue
         found.sort(key=lambda file: (file.name != name, file.depth, file.shown))

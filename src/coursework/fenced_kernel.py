@@ -18,6 +18,7 @@ from traitlets.config import Config
 
 __all__ = ["IPYTHON", "FencedKernelManager", "kernel_manager"]
 
+_BARE = Path(__file__).with_name("bare.py")
 _CHANNELS = ("shell_port", "iopub_port", "stdin_port", "hb_port", "control_port")
 #: What IPython would make for itself where it keeps its settings, if it could.
 IPYTHON = ("profile_default/startup/README", "profile_default/security/README", "profile_default/log/README",
@@ -34,6 +35,7 @@ class FencedProvisioner(LocalProvisioner):
         for name in IPYTHON:
             fenced.give(f"ipython/{name}", b"")
         ipython = str(fenced.given / "ipython")
+        fenced.give("fences/bare.py", _BARE.read_bytes())
         connection = fenced.give("kernel.json", Path(manager.connection_file).read_bytes())
         with contextlib.ExitStack() as opened:
             sockets = {}
@@ -46,6 +48,7 @@ class FencedProvisioner(LocalProvisioner):
             # the numbers of descriptors are the same in the process
             fenced.start("kernel", descriptors=[*sockets.values(), *manager.descriptors], sockets=sockets,
                          library=str(manager.library), ipython=ipython, surroundings=manager.surroundings,
+                         modules=sorted(manager.modules),
                          arguments=["-f", str(connection), f"--ipython-dir={ipython}",
                                     "--HistoryManager.enabled=False"])
         self.process, self.pid, self.pgid, self.cwd = fenced.process, fenced.pid, None, fenced.folder
@@ -66,10 +69,14 @@ class FencedKernelClient(AsyncKernelClient):
 
 
 class FencedKernelManager(AsyncKernelManager):
-    """A manager of the kernel in ``fenced``; ``library`` is what it may import, ``descriptors`` what it inherits."""
+    """A manager of the kernel in ``fenced``.
+
+    ``library`` is the folder of ours that it imports from, ``modules`` are the names of all that it may import besides
+    Python's own, ``descriptors`` what it inherits.
+    """
 
     fenced = library = None
-    descriptors, surroundings = (), {}
+    modules, descriptors, surroundings = (), (), {}
 
     async def _async_pre_start_kernel(self, **options):
         if self.provisioner is None:
@@ -77,14 +84,14 @@ class FencedKernelManager(AsyncKernelManager):
         return await super()._async_pre_start_kernel(**options)
 
 
-def kernel_manager(fenced, *, library, descriptors=(), surroundings=None, **options):
+def kernel_manager(fenced, *, library, modules, descriptors=(), surroundings=None, **options):
     """A manager whose kernel runs behind fences, with options of its class.
 
     `NotFenced` is raised when it is started and the fences cannot be.
     """
     config = Config({"KernelManager": {"transport": "ipc"}})
     manager = FencedKernelManager(kernel_name="python3", config=config, client_factory=FencedKernelClient, **options)
-    manager.fenced, manager.library = fenced, library
+    manager.fenced, manager.library, manager.modules = fenced, library, modules
     manager.descriptors, manager.surroundings = list(descriptors), surroundings or {}
     lines = fenced.scratch / "lines"
     lines.mkdir()

@@ -31,7 +31,7 @@ from .course_secret import secret_of
 from .lms import Table, label_of, upload
 from .questions import ASSIGNMENTS, FILES
 from .questions.sealed import refuse_sealed, told
-from .reading import LARGEST, NoNotebook, Undecided, of_assignment, read_files
+from .reading import LARGEST, NoNotebook, of_assignment, read_files
 from .receipts import LARGEST as LARGEST_RECEIPT
 from .receipts import compared
 from .release import for_student, prove, read, variant_of
@@ -48,7 +48,6 @@ class Result:
     """What a student gets for an assignment, or why there is no mark.
 
     ``failure`` is empty if there is a mark. ``trouble`` is what went wrong besides, and leaves the mark as it is.
-    ``unread``: nothing could be read, and so nothing earned points.
     """
 
     student: str
@@ -59,7 +58,6 @@ class Result:
     seconds: float
     failure: str = ""
     trouble: str = ""
-    unread: bool = False
     total: float = 0.0
     submission: Submission | None = field(default=None, compare=False)
 
@@ -176,7 +174,7 @@ class Course:
             begin = time.perf_counter()
             try:
                 result = self._graded(assignment, submission, released)
-            except Undecided as error:
+            except NoNotebook as error:  # nothing is known of what it deserves
                 result = self._without_mark(assignment, submission, str(error), begin)
             except Exception as error:  # of the grader, whatever it is: no mark, and the others are graded
                 self._keep(assignment, submission.student, traceback.format_exc())
@@ -225,19 +223,12 @@ class Course:
 
         begin, student = time.perf_counter(), submission.student
         there = self.folder / "submitted" / student / assignment
-        notes, unread = list(submission.notes), False
-        try:
-            reading = read_files(submission.files, assignment, released)
-            notebook, notes = reading.notebook, notes + reading.notes + _other_numbers(reading, student)
-        except Undecided:
-            raise
-        except NoNotebook as error:
-            notebook, unread = released, True
-            notes.append(str(error))
+        reading = read_files(submission.files, assignment, released)
+        notes = [*submission.notes, *reading.notes, *_other_numbers(reading, student)]
         shutil.rmtree(there, ignore_errors=True)
         there.mkdir(parents=True)
         notes += attached(submission.files, there, FILES.get(assignment, {}))
-        (there / f"{assignment}.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
+        (there / f"{assignment}.ipynb").write_text(json.dumps(reading.notebook), encoding="utf-8")
         Referee.kept.pop((assignment, student), None)
         SandboxedExecute.not_started = ""
         said = self.api.autograde(assignment, student, force=True)
@@ -251,10 +242,9 @@ class Course:
             last = re.findall(r"^ *(\w+(?:Error|Exception|Missing\w+): .*)$", log, re.M)
             raise GradingFailed(last[0] if last else "it said nothing")
         verdicts, fences = Referee.kept[assignment, student]
-        if not unread:
-            notes += _receipt_notes(submission, reading, assignment, Referee.visible[assignment, student])
+        notes += _receipt_notes(submission, reading, assignment, Referee.visible[assignment, student])
         return Result(student, variant_of(student), verdicts, notes, fences, time.perf_counter() - begin,
-                      unread=unread, total=_total(assignment), submission=submission)
+                      total=_total(assignment), submission=submission)
 
     def _without_mark(self, assignment, submission, why, begin):
         """The result of a submission that was not graded. An earlier mark of it does not stay, either."""
@@ -286,7 +276,8 @@ class Course:
                 page.write_text(self_contained(page.read_text(encoding="utf-8")), encoding="utf-8")
             except Exception as error:  # whatever it is, the mark stands
                 self._keep(assignment, result.student, traceback.format_exc())
-                result = replace(result, trouble=f"There is no page of feedback: {type(error).__name__}: {error}"[:500])
+                said = f"{type(error).__name__}: {error}".split("\n")[0]
+                result = replace(result, trouble=f"There is no page of feedback: {said}"[:500])
         report = self.folder / "reports" / assignment / f"{result.student}.md"
         report.parent.mkdir(parents=True, exist_ok=True)
         report.write_text(str(result), encoding="utf-8", errors="replace")
@@ -417,9 +408,6 @@ def main():
         for problem in problems:
             print(problem)
         graded = [result for result in results if not result.failure]
-        unread = [result.student for result in graded if result.unread]
-        if unread:
-            print("0 points since nothing could be read, so look at what they handed in:", ", ".join(unread))
         print(f"fences that stood: {', '.join(course.standing.names) or 'none'}"
               + (f"; not, as allowed: {', '.join(course.standing.down)}" if course.standing.down else ""))
         print("reports and feedback:", given.out / "reports" / assignment, "and", given.out / "feedback")

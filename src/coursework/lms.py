@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
 
-from .roster import Roster, Student, alike, named
+from .roster import Roster, Student, alike, decides, named
 
 __all__ = ["Label", "Table", "enrolled", "label_of", "upload"]
 
@@ -275,28 +275,31 @@ def upload(table: Table, assignment: str, graded: list[dict], folder, column="")
 
 
 def enrolled(table: Table, roster: Roster) -> tuple[Roster, list[str]]:
-    """The roster with those of the table that it does not know; and the names of these.
+    """The roster with those of the table that it does not know, and the addresses and ids of the others; the new names.
 
-    A name that a roster has stays as it is, since a student's numbers follow from it.
+    A name that a roster has stays as it is, since a student's numbers follow from it. It gets no other names: another
+    student, who is not in this table, may be called so.
     """
     people = [(table.full_name(row), table.keys(row)) for row in table.people()]
     counted = Counter(key for name, keys in people for key in {alike(each) for each in (name, *keys)})
-    students, taken, new = list(roster.students), {each.name for each in roster.students}, []
+    students, new = {each.name: each for each in roster.students}, []
+    known = {alike(key) for each in roster.students for key in (each.name, *each.known_as)}
     for full, keys in people:
         keys = [each for each in dict.fromkeys([full, *keys]) if counted[alike(each)] == 1]
         if not keys:
             raise ValueError(f"two students are called {full!r}, and nothing else tells them apart; expected a column "
                              "with addresses or ids in the table")
-        if roster.find(keys):
+        if found := roster.find(keys):
+            more = [key for key in keys if decides(key) and alike(key) not in known]
+            students[found] = Student(found, (*students[found].known_as, *more))
             continue
         base = named(full) or "student"  # with a number, if others are called so too
         numbered = (f"{base}_{n}" for n in count(1))
         alone = [base] * (counted[alike(full)] == 1)
-        name = next(each for each in chain(alone, numbered) if each not in taken)
-        taken.add(name)
-        students.append(Student(name, tuple(each for each in keys if alike(each) != alike(name))))
+        name = next(each for each in chain(alone, numbered) if each not in students)
+        students[name] = Student(name, tuple(each for each in keys if alike(each) != alike(name)))
         new.append(name)
-    return Roster(students), new
+    return Roster(students.values()), new
 
 
 def main():
@@ -310,7 +313,10 @@ def main():
         given.students.write_text(roster.lines(), encoding="utf-8")
     except (ValueError, OSError) as error:
         sys.exit(f"make roster: {error}")
-    print(f"{given.students}: {len(roster.students)} students, {len(new)} of them new")
+    known = {each.name: each for each in before.students}
+    added = [each.name for each in roster.students if each.name in known and each != known[each.name]]
+    print(f"{given.students}: {len(roster.students)} students, {len(new)} of them new"
+          + (f"; addresses or ids added for {len(added)}" if added else ""))
 
 
 if __name__ == "__main__":

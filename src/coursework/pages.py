@@ -45,6 +45,8 @@ _XMLNS = "http://www.w3.org/1998/Math/MathML"
 #: A browser runs and loads nothing in such a page, whatever gets into it.
 _POLICY = ("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
            "img-src data:; base-uri 'none'; form-action 'none'\">")
+#: A picture that was pasted into a cell. It is not kept, and nbconvert would miss it.
+_PASTED = re.compile(r"attachment:(?=\S)", re.I)
 _NAMED = re.compile(r"<m[io]>(\w{2,})</m[io]>(?!<mo)")
 
 
@@ -103,7 +105,7 @@ def harmless(text: str) -> str:
     >>> harmless("**bold** <img src=x onerror=alert(1)>")
     '<p><strong>bold</strong> </p>'
     """
-    return bleach.clean(markdown2html(text), tags=_TAGS, strip=True).strip()
+    return bleach.clean(markdown2html(_PASTED.sub("", text)), tags=_TAGS, strip=True).strip()
 
 
 def of_markdown(text: str, title: str) -> str:

@@ -33,11 +33,14 @@ _NAMED = re.compile(r"""^ASSIGNMENT\s*=\s*["'](\w+)["']""", re.M)
 
 
 class NoNotebook(Exception):
-    """A file cannot be read as a notebook; the message is a sentence for the report."""
+    """A file cannot be read as a notebook; the message is a sentence for the report.
+
+    No mark follows from that, not 0 either: a person has to look at what was handed in.
+    """
 
 
 class Undecided(NoNotebook):
-    """It may be one that deserves points: a person has to look at it."""
+    """It may be the notebook that was meant, so no other is graded in its place."""
 
 
 @dataclass
@@ -67,11 +70,15 @@ class Reading:
 
 @dataclass(eq=False)  # two cells can be alike
 class _Cell:
-    """A cell of the student, or one that was put back. ``role`` is the mark of the cell of ours that it is."""
+    """A cell of the student, or one that was put back.
+
+    ``role`` is the mark of the cell of ours that it is; ``besides`` are the answers that were written into it, too.
+    """
 
     kind: str
     text: str
     role: str = ""
+    besides: list[str] = field(default_factory=list)
 
 
 class _Released:
@@ -122,10 +129,11 @@ def read_submission(content: bytes, released: dict) -> Reading:
     if len(texts) > _CODE:
         raise Undecided(f"Its code has {len(texts)} characters; expected at most {_CODE}. It was not run.")
     variant = _VARIANT.search(texts)
-    cells = _with_answers(_found_elsewhere(_joined_again(cells, ours, notes), ours, notes), ours, notes)
-    answers = {role: tuple(cell.text for cell in cells if cell.role == role and not _untouched(cell, ours))
-               for role in ours.names}
+    cells = _joined_again(_parted(cells, ours, notes), ours, notes)
+    cells = _with_answers(_found_elsewhere(cells, ours, notes), ours, notes)
+    answers = {role: tuple(cell.text for cell in cells if _answers(cell, role, ours)) for role in ours.names}
     cells = _with_locked(cells, ours, notes)
+    cells = _given_above_answers(cells, ours, notes)
     cells = _checks_below_answers(cells, ours, notes)
     if len(notes) > _NOTES:
         notes[_NOTES:] = [f"There are {len(notes) - _NOTES} more notes like these."]
@@ -151,7 +159,7 @@ def read_files(files, assignment: str, released: dict) -> Reading:
     found = candidates(files, assignment)
     read, failed = [], []
     for rank in (0, 1, 2):
-        if rank == 2 and read:
+        if rank == 2 and any(any(reading.answers.values()) for *_, reading in read):
             break
         for _, file in [each for each in found if each[0] == rank][:_FILES]:
             try:
@@ -342,12 +350,44 @@ def _told_by_text(cells, ours):
     return cells
 
 
+def _parted(cells, ours, notes):
+    """What was written into a locked cell besides what stands there becomes a cell of its own, above or below it."""
+    parted = []
+    for cell in cells:
+        if cell.role not in ours.names and cell.role:
+            above, below = _around(cell.text, ours.text[cell.role])
+            if above or below:
+                notes.append(f"Something was written into the locked cell {cell.role!r}. It ran as a cell of its own.")
+                parted += [_Cell(cell.kind, above)] if above else []
+                parted += [_Cell(cell.kind, ours.text[cell.role], cell.role)]
+                parted += [_Cell(cell.kind, below)] if below else []
+                continue
+        parted.append(cell)
+    return parted
+
+
+def _around(text, ours):
+    """What stands above and below our lines, if all of them are there; else nothing."""
+    lines = text.strip("\n").split("\n")
+    compared = [_VARIANT.sub("variant = 0", line).rstrip() for line in lines]
+    wanted = [line.rstrip() for line in ours.strip("\n").split("\n")]
+    for at in range(len(compared) - len(wanted) + 1):
+        if compared[at:at + len(wanted)] == wanted:
+            return "\n".join(lines[:at]).strip("\n"), "\n".join(lines[at + len(wanted):]).strip("\n")
+    return "", ""
+
+
 # --- answers ---
 
 
 def _untouched(cell, ours):
     """As it was handed out, or empty."""
     return not cell.text.strip() or cell.text.strip() == ours.text[cell.role].strip()
+
+
+def _answers(cell, role, ours):
+    """Whether something was written here for an answer."""
+    return cell.role == role and not _untouched(cell, ours) or role in cell.besides
 
 
 def _continues(text):
@@ -365,7 +405,8 @@ def _joined_again(cells, ours, notes):
     """Parts of an answer that was split within a block put together: neither runs without the other."""
     joined = []
     for cell in cells:
-        above = joined[-1] if joined else None
+        above = next((each for each in reversed(joined)  # not an empty copy that stands between
+                      if not (cell.role and each.role == cell.role in ours.names and _untouched(each, ours))), None)
         if (above and above.role in ours.names and cell.kind == "code" and cell.role in (above.role, "")
                 and _continues(cell.text)):
             above.text += "\n" + cell.text
@@ -378,19 +419,27 @@ def _joined_again(cells, ours, notes):
 def _found_elsewhere(cells, ours, notes):
     """An answer may stand in a cell without its mark: one that defines it.
 
-    That is looked for if its own cell is missing or has no answer, in the student's own cells and in copies of another
-    answer's cell in which something else was written.
+    That is looked for if its own cell is missing or has no answer, in the student's own cells, in locked ones, and in
+    copies of another answer's cell in which something else was written; else in another answer's cell, below or above
+    what was written for that. Then what is left in its own cell, which would take the answer's place, does not run.
     """
     unmarked = []
     for role, names in ours.names.items():
         pieces = [cell for cell in cells if cell.role == role]
         if not names or not all(_untouched(cell, ours) for cell in pieces):
             continue
-        found = [cell for cell in cells if cell.kind == "code" and names <= set(_defined(cell.text))
-                 and not (cell.role and _is_itself(cell, ours))]
+        there = [cell for cell in cells if cell.kind == "code" and names <= set(_defined(cell.text))
+                 and cell not in pieces]
+        found = [cell for cell in there if not (cell.role and _is_itself(cell, ours))]
         for cell in found:
             cell.role = role
-        if found and pieces:
+        if not found and there:
+            for cell in there:
+                cell.besides.append(role)
+            for cell in pieces:
+                cell.text = ""
+            notes.append(f"The answer {role!r} was found in the cell {there[-1].role!r}.")
+        elif found and pieces:
             notes.append(f"The answer {role!r} was found in another cell, since its own has none.")
         elif found:
             unmarked.append(role)
@@ -401,8 +450,8 @@ def _found_elsewhere(cells, ours, notes):
 
 
 def _is_itself(cell, ours):
-    """Whether a cell with a mark is what its mark says: locked, or an answer that defines a name of its own."""
-    return cell.role not in ours.names or bool(ours.names[cell.role] & set(_defined(cell.text)))
+    """Whether a cell with a mark is what its mark says: one that defines a name of its own. Ours define no answer."""
+    return cell.role in ours.names and bool(ours.names[cell.role] & set(_defined(cell.text)))
 
 
 def _with_answers(cells, ours, notes):
@@ -472,10 +521,22 @@ def _place_for(role, cells, ours):
     return place
 
 
+def _given_above_answers(cells, ours, notes):
+    """Locked cells that answers build on, as what was imported for them, move above the first of these answers."""
+    for role in filter(ours.locked, ours.order):
+        later = [each for each in ours.names if ours.place(each) > ours.place(role)]
+        first = next((i for i, cell in enumerate(cells) if any(_answers(cell, each, ours) for each in later)), None)
+        at = next((i for i, cell in enumerate(cells) if cell.role == role), None)
+        if not ours.graded(role) and None not in (first, at) and first < at:
+            cells.insert(first, cells.pop(at))
+            notes.append(f"The locked cell {role!r} stands below an answer that follows it; it ran above.")
+    return cells
+
+
 def _checks_below_answers(cells, ours, notes):
     """Locked cells that need an answer move below it, if all that was written for it stands below them."""
     for role in ours.names:
-        worked = [i for i, cell in enumerate(cells) if cell.role == role and not _untouched(cell, ours)]
+        worked = [i for i, cell in enumerate(cells) if _answers(cell, role, ours)]
         if not worked:
             continue
         need = set(filter(ours.locked, ours.order[ours.place(role):]))

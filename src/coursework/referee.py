@@ -19,7 +19,7 @@ from nbgrader.preprocessors import Execute, NbGraderPreprocessor
 from nbgrader.utils import is_grade
 from traitlets import Any, Float, Int, Unicode
 
-from .apart import SHIPPED
+from .apart import SHIPPED, importable
 from .asking import released
 from .calibration import allowed
 from .checking import ANSWERS, INPUTS
@@ -153,7 +153,8 @@ class SandboxedExecute(Execute):
     def create_kernel_manager(self):
         """Spoken to through descriptors that it inherits: it has no network, and can open no socket."""
         self.km = kernel_manager(
-            self._fenced, library=self._library, descriptors=self._descriptors, session=BoundedSession(),
+            self._fenced, library=self._library, modules=importable(), descriptors=self._descriptors,
+            session=BoundedSession(),
             surroundings={INPUTS: str(self._inputs), "OPENBLAS_NUM_THREADS": "1", "MPLBACKEND": "agg"})
         return self.km
 

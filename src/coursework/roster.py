@@ -17,7 +17,7 @@ from pathlib import Path
 
 from .release import NAME
 
-__all__ = ["Roster", "Student", "alike", "named"]
+__all__ = ["Roster", "Student", "alike", "decides", "named"]
 
 _LONGEST = 80  # characters of a name, which becomes part of the name of a file
 _DROPPED = re.compile(r"""[&<>"`|':\\/]""")  # what Moodle leaves out of the names of files
@@ -76,8 +76,8 @@ class Roster:
         Addresses and ids decide. Only if none of them is known, names do: two people may be called the same.
         """
         keys = [alike(key) for key in keys if key and alike(key)]
-        for decides in (lambda key: "@" in key or any(sign.isdigit() for sign in key), lambda key: True):
-            found = {name for key in keys if decides(key) for name in self._by_key.get(key, ())}
+        for asked in (decides, lambda key: True):
+            found = {name for key in keys if asked(key) for name in self._by_key.get(key, ())}
             if found:
                 return found.pop() if len(found) == 1 else ""
         return ""
@@ -92,6 +92,11 @@ class Roster:
         for student in self.students:
             table.writerow([student.name, *student.known_as])
         return "".join(lines)
+
+
+def decides(key: str) -> bool:
+    """Whether a key is an address or an id, which nobody shares, and no name."""
+    return "@" in key or any(sign.isdigit() for sign in key)
 
 
 def alike(text: str) -> str:

@@ -4,7 +4,7 @@
 
 OPTIONS is a JSON file that `fenced.py` writes. What can be raised depends on the machine, and is listed there; what is
 listed and cannot be raised ends the process before anything foreign runs. It is copied, with `landlock.py`,
-`seccomp.py` and `acts.py`, to where submissions run, and imports nothing else of the project.
+`seccomp.py`, `acts.py` and `bare.py`, to where submissions run, and imports nothing else of the project.
 """
 
 import contextlib
@@ -153,10 +153,10 @@ def main():
         report.send(json.dumps(acts.tried(options["fence"], options["victims"])).encode())
         return
     report.close()
-    if options["task"] == "cells":
-        import bare
+    import bare
+
     sys.path.remove(beside)
-    for name in ("acts", "landlock", "seccomp"):
+    for name in ("acts", "bare", "landlock", "seccomp"):
         sys.modules.pop(name, None)
     sys.path.insert(0, options["library"])
     if options["task"] == "cells":
@@ -165,6 +165,7 @@ def main():
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (_STDOUT, _STDERR):  # what the kernel itself has to say
         os.dup2(nowhere, stream)
+    bare.only(options["modules"])
     be_the_kernel(options)
 
 
