@@ -299,6 +299,36 @@ def test_from_moodle_and_back(course_python, tmp_path):
     assert report.startswith("# zoe: 8 of 10 points")
 
 
+def test_one_student_again(course_python, tmp_path):
+    """Who is late, or hands in again, is graded alone: the class keeps the others, and there is a page to upload."""
+    packed(tmp_path / "all.zip", {
+        "Ada Lovelace_101_assignsubmission_file_/1_ctc_alpha.ipynb": RIGHT,
+        "Zoë Müller_102_assignsubmission_file_/1_ctc_alpha.ipynb": RIGHT.replace(b"-np.log", b"np.log")})
+    filled(tmp_path / "late", {"zoe/1_ctc_alpha.ipynb": RIGHT})
+    (tmp_path / "table.csv").write_text(WORKSHEET, encoding="utf-8-sig")
+    (tmp_path / "roster.txt").write_text("ada, ada@example.org\nzoe, Zoë Müller\nemmy, emmy@example.org\n", "utf-8")
+
+    def graded(place):
+        run = run_course(course_python, "-m", "coursework.grading", place, "--out", "out", "--lms", "table.csv",
+                         "--students", "roster.txt", cwd=tmp_path)
+        assert run.returncode == 0, run.stderr
+        with open(tmp_path / "out" / f"{NAME}.csv", newline="", encoding="utf-8") as file:
+            points = {row["student"]: row["points"] for row in csv.DictReader(file)}
+        return run.stdout, points, (tmp_path / "out" / "class" / f"{NAME}.md").read_text(encoding="utf-8")
+
+    printed, points, class_ = graded("all.zip")
+    assert "no mark, since they have handed in nothing so far (1): emmy\n" in printed
+    assert points == {"ada": "10.0", "zoe": "8.0"} and "2 graded: 8 to 10" in class_
+    printed, points, class_ = graded("late")
+    assert "no mark, since they have handed in nothing so far (1): emmy\n" in printed
+    assert "with 1 who were graded earlier" in printed
+    assert points == {"ada": "10.0", "zoe": "10.0"} and "2 graded: 10 to 10" in class_
+    with open(tmp_path / "out" / "upload" / NAME / "grades.csv", newline="", encoding="utf-8") as file:
+        assert [row["Grade"] for row in csv.DictReader(file)] == ["", "10", ""]
+    with zipfile.ZipFile(tmp_path / "out" / "upload" / NAME / "feedback.zip") as archive:
+        assert archive.namelist() == ["Zoë Müller_102_assignsubmission_file_/1_ctc_alpha.html"]
+
+
 def test_from_canvas_and_back(course_python, tmp_path):
     """Feedback is a notebook under the name that Canvas gave: that is the one that it shows it by."""
     filled(tmp_path / "in", {"lovelaceada_101_9001_1_ctc_alpha.ipynb": RIGHT,

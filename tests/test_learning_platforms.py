@@ -237,3 +237,17 @@ def test_a_table_finds_the_students_of_a_download(tmp_path):
     submission, = collect(tmp_path / "in", table=found, roster=Roster([Student("ada", ("ada@example.org",))]))[0]
     assert submission.student == "ada"
     assert collect(tmp_path / "in", roster=Roster([Student("ada", ("ada@example.org",))]))[0] == []
+
+
+def test_a_folder_by_the_name_of_the_roster_has_its_row(tmp_path):
+    """As when one student's file is graded alone: the roster, not the name of the folder, leads to the row."""
+    found = table(tmp_path, WORKSHEET.replace("Zoë Müller", "Ada Lovelace"))
+    roster, _ = enrolled(found, Roster())
+    assert [student.name for student in roster.students][:2] == ["Ada_Lovelace_1", "Ada_Lovelace_2"]
+    there = tmp_path / "late" / "Ada_Lovelace_2"
+    there.mkdir(parents=True)
+    (there / "1_ctc_alpha.ipynb").write_text("{}")
+    submission, = collect(tmp_path / "late", table=found, roster=roster)[0]
+    assert submission.row[0] == "Participant 102"
+    assert found.folder_of(submission.row) == "Ada Lovelace_102_assignsubmission_file_"
+    assert label_of(found.folder_of(submission.row), folder=True).id == "102"

@@ -22,7 +22,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from . import class_report
@@ -68,6 +68,16 @@ class Result:
         if self.failure:
             raise ValueError(f"{self.student} has no mark: {self.failure}")
         return sum(verdict.points for verdict in self.verdicts)
+
+    def as_data(self) -> dict:
+        """What later gradings of other students need to know of this one."""
+        return {name: value for name, value in asdict(replace(self, submission=None)).items() if name != "submission"}
+
+    @classmethod
+    def of_data(cls, data) -> Result:
+        verdicts = [Verdict(**{**each, "findings": tuple(each["findings"]), "details": tuple(each["details"])})
+                    for each in data["verdicts"]]
+        return cls(**{**data, "verdicts": verdicts})
 
     def __str__(self):
         mark = "not graded" if self.failure else f"{self.points:g} of {self.total:g} points"
@@ -168,8 +178,11 @@ class Course:
         return list(self.graded(assignment, submissions))
 
     def graded(self, assignment, submissions: list[Submission]) -> Iterator[Result]:
-        """The result of each submission, once it is graded and its report is written; the class's report at the end."""
-        released, results = self.release(assignment), []
+        """The result of each submission, once it is graded and its report is written; the class's report at the end.
+
+        Table and class's report have the students who were graded earlier, too, each with the last result.
+        """
+        released, results = self.release(assignment), {each.student: each for each in self.earlier(assignment)}
         refuse_sealed(ASSIGNMENTS[assignment])
         self._raise_fences()
         for submission in submissions:
@@ -182,11 +195,22 @@ class Course:
                 self._keep(assignment, submission.student, traceback.format_exc())
                 said = f"The grader failed: {type(error).__name__}: {error}"[:500]
                 result = self._without_mark(assignment, submission, said, begin)
-            results.append(self._reported(assignment, result))
-            self._tabulate(assignment, results)
-            yield results[-1]
-        class_report.write(self.folder, assignment, results)
+            results[result.student] = self._reported(assignment, result)
+            self._remember(assignment, results[result.student])
+            self._tabulate(assignment, [results[name] for name in sorted(results)])
+            yield results[result.student]
+        class_report.write(self.folder, assignment, [results[name] for name in sorted(results)])
 
+    def earlier(self, assignment) -> list[Result]:
+        """The last result of each student who was ever graded."""
+        return [Result.of_data(json.loads(path.read_text(encoding="utf-8")))
+                for path in sorted((self.folder / "results" / assignment).glob("*.json"))]
+
+    def _remember(self, assignment, result):
+        path = self.folder / "results" / assignment / f"{result.student}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.with_suffix(".part").write_text(json.dumps(result.as_data(), default=float), encoding="utf-8")
+        os.replace(path.with_suffix(".part"), path)
 
     def _raise_fences(self):
         """Try them, and do not go on if one does not stand; they are the same for all that this course grades."""
@@ -364,9 +388,12 @@ def _sent_back(course, assignment, table, column, results):
         if submission.row is None:
             missing.append(result.student)
             continue
-        graded.append({"row": submission.row, "points": result.points, "total": result.total, "comment": str(result),
-                       "feedback": _feedback(course, assignment, table, result)})
+        graded.append({"student": result.student, "row": submission.row, "points": result.points, "total": result.total,
+                       "comment": str(result), "feedback": _feedback(course, assignment, table, result)})
     said = upload(table, assignment, graded, course.folder / "upload" / assignment, column)
+    if without := [each["student"] for each in graded if not each["feedback"]]:
+        why = ": Canvas takes it only under the names of its own Download Submissions" if table.lms == "canvas" else ""
+        said.append(f"no feedback to upload for {', '.join(without)}{why}")
     return [*said, *(f"not in {table.lms}'s table, so not in grades.csv: {name}" for name in missing)]
 
 
@@ -377,6 +404,8 @@ def _feedback(course, assignment, table, result):
     under the name that the student gave: so it gets a notebook, with the report in its first cell.
     """
     labels = [each for each in result.submission.labels if label_of(each, folder=table.lms == "moodle")]
+    if not labels and table.lms == "moodle":  # from a folder of ours: what Moodle would call it
+        labels = [table.folder_of(result.submission.row)]
     if not labels:
         return None
     if table.lms == "moodle":
@@ -420,11 +449,16 @@ def main():
         unread = [result.student for result in graded if result.unread]
         if unread:
             print("0 points since nothing could be read, so look at what they handed in:", ", ".join(unread))
+        if absent := _absent(roster, submissions, course.earlier(assignment)):
+            print(f"no mark, since they have handed in nothing so far ({len(absent)}):", ", ".join(absent))
         print(f"fences that stood: {', '.join(course.standing.names) or 'none'}"
               + (f"; not, as allowed: {', '.join(course.standing.down)}" if course.standing.down else ""))
         print("reports and feedback:", given.out / "reports" / assignment, "and", given.out / "feedback")
-        print("the class:", given.out / "class" / f"{assignment}.html")
-        print("gradebook:", course.export())
+        before = len(course.earlier(assignment)) - len(results)
+        print(f"the class: {given.out / 'class' / assignment}.html"
+              + (f", with {before} who were graded earlier" if before else ""))
+        course.export()
+        print("gradebook:", given.out / "grades.csv")
         if table:
             print("\n".join(_sent_back(course, assignment, table, given.column, results)))
     except (ValueError, OSError) as error:
@@ -432,6 +466,12 @@ def main():
     wrong = len(problems) + sum(bool(result.failure or result.trouble) for result in results)
     if wrong:
         sys.exit(f"make grade: {len(graded)} graded; look at the {wrong} lines above that say what could not be done")
+
+
+def _absent(roster, submissions, earlier):
+    """Those of the roster who have never handed in anything."""
+    known = {each.student for each in (*submissions, *earlier)}
+    return [each.name for each in roster.students if each.name not in known] if roster else []
 
 
 def _line(result):

@@ -156,6 +156,14 @@ class Table:
         found = re.search(r"(\d+)\s*$", self.cell(row, "Identifier"))
         return found[1] if found else ""
 
+    def folder_of(self, row) -> str:
+        """What Moodle calls the folder of a student in its downloads, and takes back; empty in Canvas's table.
+
+        Of the name Moodle reads the number only.
+        """
+        name = re.sub(r"[_/\\]", " ", self.full_name(row))
+        return f"{name}_{self._number(row)}_assignsubmission_file_" if self.lms == "moodle" else ""
+
     def row_of(self, label: Label | None, name: str = "") -> list[str] | None:
         """The row of a label, by its id; without one, the only row with this name."""
         if label and label.id and label.lms == self.lms:
@@ -163,6 +171,11 @@ class Table:
             return next((row for row in self.people() if column(row) == label.id), None)
         wanted = alike(label.name if label else name)
         found = [row for row in self.people() if wanted in map(alike, self.keys(row))]
+        return found[0] if len(found) == 1 else None
+
+    def row_in(self, roster: Roster, student: str) -> list[str] | None:
+        """The row of a student of a roster, by whatever the roster knows them as."""
+        found = [row for row in self.people() if roster.find([self.full_name(row), *self.keys(row)]) == student]
         return found[0] if len(found) == 1 else None
 
     def full_name(self, row) -> str:
@@ -256,7 +269,7 @@ def upload(table: Table, assignment: str, graded: list[dict], folder, column="")
     if table.lms == "canvas":  # only what says who it is, and this assignment: nothing else can change
         columns = [*table.header[:table.header.index("Section") + 1], column]
     (folder / "grades.csv").write_text(table.text(columns), encoding="utf-8", newline="")
-    said.append(f"{folder / 'grades.csv'}: {len(graded)} grades in the column {column!r}")
+    said.append(f"{folder / 'grades.csv'}: {_counted(len(graded), 'grade')} in the column {column!r}")
     if scaled:
         said.append(f"the platform has {', '.join(f'{most:g}' for most in sorted(scaled))} points for the assignment; "
                     "grades.csv has the grades in that measure")
@@ -267,8 +280,12 @@ def upload(table: Table, assignment: str, graded: list[dict], folder, column="")
         files = [each["feedback"] for each in graded if each["feedback"]]
         for name, content in files:
             archive.writestr(name, content)
-    said.append(f"{folder / 'feedback.zip'}: {len(files)} files")
+    said.append(f"{folder / 'feedback.zip'}: {_counted(len(files), 'file')}")
     return said
+
+
+def _counted(number, what):
+    return f"{number} {what}" + "s" * (number != 1)
 
 
 # --- the roster of a table ---
