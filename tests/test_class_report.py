@@ -172,6 +172,7 @@ def test_who_was_not_graded_is_counted_and_no_name_appears():
         "- 1: ... of 1_ctc_alpha.ipynb") == 1
     text = str(Report("1_ctc_alpha", [result(1, 1, 6, 2, notes=notes[:1]), result(1, 1, 6, 2, notes=notes[1:]),
                                       Result([]), replace(result(0, 0, 0, 0), unread=True)]))
-    assert "2 graded" in text and "2 not graded." in text and "- 2: The locked cell ... was changed." in text
+    assert "2 graded" in text and "2 more: no mark, or nothing that could be read." in text
+    assert "- 2: The locked cell ... was changed." in text
     assert "Nothing was graded." in str(Report("1_ctc_alpha", [Result([])]))
     assert "No two students have the same finding." in text and "There are none." in text

@@ -24,15 +24,17 @@ from test_submissions import (
     solved,
 )
 
+from coursework.release import variant_of
+
 REFERENCE = SOURCES / NAME / f"{NAME}.ipynb"
 #: Folders: what lies in them, the points, and what the report says. None: no mark.
 CASES = {
     "copied": ({f"{NAME}.ipynb": as_bytes(MANGLED["copied"][0]())}, 10, "'answer-alpha' is there 2 times"),
     "split": ({f"{NAME}.ipynb": as_bytes(MANGLED["split"][0]())}, 10, "'answer-alpha' is there 2 times"),
     "below": ({f"{NAME}.ipynb": as_bytes(below_its_check())}, 10, "stands below its check; the check ran below it"),
-    "null": ({f"{NAME}.ipynb": as_bytes(MANGLED["nbgrader is null"][0]())}, 10, "told by their ids"),
+    "null": ({f"{NAME}.ipynb": as_bytes(MANGLED["nbgrader is null"][0]())}, 10, "recognised by their ids"),
     "format3": ({f"{NAME}.ipynb": as_bytes(of_format_3(solved()))}, 10, "its notebook format is 3; expected 4"),
-    "no-id": ({f"{NAME}.ipynb": as_bytes(MANGLED["a locked cell without grade_id"][0]())}, 10, "told by their ids"),
+    "no-id": ({f"{NAME}.ipynb": as_bytes(MANGLED["a locked cell without grade_id"][0]())}, 10, "by their ids"),
     "format-text": ({f"{NAME}.ipynb": as_bytes(MANGLED["format as text"][0]())}, 10, "format is '4'; expected 4"),
     "bom": ({f"{NAME}.ipynb": b"\xef\xbb\xbf" + RIGHT}, 10, ""),
     "utf-16": ({f"{NAME}.ipynb": json.dumps(solved()).encode("utf-16")}, 10, ""),
@@ -40,7 +42,7 @@ CASES = {
               "1_ctc_alpha (1).ipynb was graded, since there is no readable 1_ctc_alpha.ipynb"),
     "Zoe\u0308": ({f"{NAME}.ipynb": RIGHT}, 10, ""),
     "Ada Lovelace": ({f"{NAME}.ipynb": RIGHT}, 10, ""),
-    "no-json": ({f"{NAME}.ipynb": b"alpha = 1"}, 0, "The file is not a notebook: Expecting value"),
+    "no-json": ({f"{NAME}.ipynb": b"alpha = 1"}, 0, "The file is not a notebook: it is no JSON (Expecting value"),
     "pipe": ({f"{NAME}.ipynb": "pipe"}, 0, "1_ctc_alpha.ipynb is not a plain file, and was not read"),
     "link": ({f"{NAME}.ipynb": REFERENCE}, 0, "1_ctc_alpha.ipynb is a link, and was not followed"),
     "huge": ({f"{NAME}.ipynb": RIGHT + 50_000_000 * b" "}, None, "has more than 50 MB and was not read"),
@@ -76,6 +78,18 @@ def test_what_was_meant_is_graded(honest, case):
     mark = "not graded" if points is None else f"{points} of 10 points"
     assert report.startswith(f"# {name_of(case)}: {mark}\n") and said in report
     assert "KeyError" not in report and "Traceback" not in report
+
+
+def test_the_page_says_what_the_report_says_besides(honest):
+    """What became of the file stands at the top, with the student's own number where the notebook shows one."""
+    course, *_ = honest
+    for case, said in (("no-json", "The file is not a notebook: it is no JSON"), ("stray", "(1).ipynb was graded")):
+        page = (course / "feedback" / case / NAME / f"{NAME}.html").read_text(encoding="utf-8")
+        assert 0 < page.index(said) < page.index("Assignment 1: the forward variable")
+        assert str(variant_of(case)) in page and ">variant" in page
+    report = (course / "reports" / NAME / "no-json.md").read_text(encoding="utf-8")
+    assert "No notebook could be read" in report and "##" not in report and "smallest" not in report
+    assert "recognised" in (course / "feedback" / "null" / NAME / f"{NAME}.html").read_text(encoding="utf-8")
 
 
 def test_no_mark_is_no_zero(honest):

@@ -192,7 +192,7 @@ def test_moodle_takes_the_worksheet(tmp_path):
     assert {"Identifier", "Grade", "Last modified (grade)"} <= set(header)
     taken = {row[0][len("Participant "):]: (row[header.index("Grade")], row[header.index("Feedback comments")])
              for row in rows}
-    said_of = "# {}<br><br>- it says 1 &lt; 2".format
+    said_of = "<p><strong>{}</strong></p><p>it says 1 &lt; 2</p>".format
     assert taken == {"101": ("9.5", said_of(101)), "102": ("10", said_of(102)), "103": ("", "")}
     assert [row[:5] for row in rows] == [row[:5] for row in csv.reader(WORKSHEET.splitlines()[1:]) if len(row) > 4]
     for name, number in zip(names, ("101", "102"), strict=True):  # as explode('_', $pathpart, 5) sees it

@@ -36,7 +36,7 @@ from .receipts import LARGEST as LARGEST_RECEIPT
 from .receipts import compared
 from .release import for_student, prove, read, variant_of
 from .roster import Roster
-from .verdicts import Verdict
+from .verdicts import NOTHING, Verdict
 
 __all__ = ["Course", "Result"]
 
@@ -83,6 +83,9 @@ class Result:
         mark = "not graded" if self.failure else f"{self.points:g} of {self.total:g} points"
         lines = [f"# {self.student}: {mark}", ""]
         lines += [self.failure, ""] if self.failure else []
+        if self.unread:
+            return "\n".join([*lines, "No notebook could be read, so no question has points.", "",
+                              *(f"- {note}" for note in self.notes), ""])
         for verdict in self.verdicts:
             lines += [f"## {verdict.name}: {verdict.points:g} of {verdict.total:g}", ""]
             lines += [f"- {each}" for each in (*verdict.findings, *verdict.details)] + [""]
@@ -300,14 +303,15 @@ class Course:
 
     def _reported(self, assignment, result):
         """The result with its report and its page of feedback written; a page that fails takes no mark away."""
-        from .pages import self_contained
+        from .pages import self_contained, with_notes
 
         if not result.failure:
             try:
                 self._done(self.api.generate_feedback(assignment, result.student, force=True), "write feedback on",
                            assignment)
                 page = self.folder / "feedback" / result.student / assignment / f"{assignment}.html"
-                page.write_text(self_contained(page.read_text(encoding="utf-8")), encoding="utf-8")
+                text = with_notes(self_contained(page.read_text(encoding="utf-8")), result.notes)
+                page.write_text(text, encoding="utf-8")
             except Exception as error:  # whatever it is, the mark stands
                 self._keep(assignment, result.student, traceback.format_exc())
                 result = replace(result, trouble=f"There is no page of feedback: {type(error).__name__}: {error}"[:500])
@@ -477,7 +481,9 @@ def _absent(roster, submissions, earlier):
 def _line(result):
     """What is printed of a result: the first note, and that there are more."""
     mark = "not graded    " if result.failure else f"{result.points:5g} of {result.total:g}"
-    said = [each for each in (result.failure, result.trouble, *result.notes) if each]
+    nothing = all(verdict.findings == (NOTHING,) for verdict in result.verdicts) and not result.unread
+    said = [each for each in (result.failure, result.trouble, NOTHING * (nothing and not result.failure),
+                              *result.notes) if each]
     more = f" (and {len(said) - 1} more in the report)" if len(said) > 1 else ""
     return "   ".join([f"{result.student:24} {mark}   {result.seconds:.1f} s", *(f"{each}{more}" for each in said[:1])])
 

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from .roster import Roster, Student, alike, named
 
-__all__ = ["Label", "Table", "enrolled", "label_of", "upload"]
+__all__ = ["Label", "Table", "as_html", "enrolled", "label_of", "upload"]
 
 #: Moodle: Full name_12345_assignsubmission_file[_], a folder, or the beginning of a file's name.
 _MOODLE = re.compile(r"([^_]*)_(\d+)_assign(?:submission|feedback)_[a-z]+(?:_(.*))?", re.S)
@@ -263,7 +263,7 @@ def upload(table: Table, assignment: str, graded: list[dict], folder, column="")
             scaled.add(most)
         row[place] = f"{points:.2f}".rstrip("0").rstrip(".")
         if _COMMENTS in table.header and table.lms == "moodle":
-            row[table.header.index(_COMMENTS)] = html.escape(each["comment"]).replace("\n", "<br>")
+            row[table.header.index(_COMMENTS)] = as_html(each["comment"])
     folder.mkdir(parents=True, exist_ok=True)
     columns = None
     if table.lms == "canvas":  # only what says who it is, and this assignment: nothing else can change
@@ -282,6 +282,29 @@ def upload(table: Table, assignment: str, graded: list[dict], folder, column="")
             archive.writestr(name, content)
     said.append(f"{folder / 'feedback.zip'}: {_counted(len(files), 'file')}")
     return said
+
+
+def as_html(report: str) -> str:
+    """A report as Moodle shows it in a comment, in one line: headings bold, drawn inputs with their columns kept.
+
+    Examples
+    --------
+    >>> as_html("# ada: 4 of 6\\n\\n- It says 1 < 2:\\n\\n      x  1\\n      y  2\\n")
+    '<p><strong>ada: 4 of 6</strong></p><p>It says 1 &lt; 2:</p><pre>x  1<br>y  2</pre>'
+    """
+    pieces, drawn = [], []
+    for line in [*html.escape(report).split("\n"), ""]:
+        if line.startswith("      "):
+            drawn.append(line[6:])
+            continue
+        if drawn:
+            pieces.append(f"<pre>{'<br>'.join(drawn)}</pre>")
+            drawn = []
+        if heading := re.fullmatch(r"#+ (.*)", line):
+            pieces.append(f"<p><strong>{heading[1]}</strong></p>")
+        elif line.strip():
+            pieces.append(f"<p>{line.strip().removeprefix('- ')}</p>")
+    return "".join(pieces)
 
 
 def _counted(number, what):
