@@ -346,7 +346,11 @@ def test_solution_and_empty_version(grade, assignment):
     """The solution passes every check, and the version that is handed out fails each."""
     graded, questions = grade(assignment), len(ASSIGNMENTS[assignment])
     assert graded["solution"]["points"] == 10 and graded["solution"]["report"].count("- right") == questions
-    assert graded["empty"]["points"] == 0 and "- right" not in graded["empty"]["report"]
+    empty = graded["empty"]["report"]
+    assert graded["empty"]["points"] == 0 and "- right" not in empty
+    assert "NotImplementedError" not in empty and "NoneType" not in empty
+    if assignment == "1_ctc_alpha":
+        assert empty.count("- Nothing was written there.") == questions and "smallest" not in empty
 
 
 def test_the_corpus_is_large_enough():

@@ -9,12 +9,15 @@ from .effort import said, sufficient
 from .naming import Naming
 from .tried import UNNAMED, Tried
 
-__all__ = ["Verdict", "judge", "right_answers"]
+__all__ = ["NOTHING", "Verdict", "judge", "right_answers"]
 
 _CARRIED = ("With a right `{names}` in the place of yours it is right. The error there costs points there, and is not "
             "counted again here.")
 _BESIDES = "With a right `{names}` in the place of yours, so that the error there is not counted again, this is left:"
 _SMALLEST = "The smallest input that fails:"
+#: Of an answer that is as it was handed out, there is no more to say.
+NOTHING = "Nothing was written there."
+_STUB, _NONE = "NotImplementedError: ", "TypeError: NoneType; expected"
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,8 @@ def judge(question, cases, answers, measure=None, again=None) -> Verdict:
         points, findings = judged
         return Verdict(question.name, points, question.total, tuple(findings) or ("right",))
     own, helped = _own_and_helped(question, cases, answers)
+    if _unwritten(helped or own):
+        return Verdict(question.name, 0.0, question.total, (NOTHING,))
     wrong, wrong_with_help = _wrong_groups(question, own), _wrong_groups(question, helped)
     carried = [group for group in wrong if helped and group not in wrong_with_help]
     wrong = [group for group in wrong if group not in carried]
@@ -111,6 +116,15 @@ def _tried(question, cases, answers, places):
     expected = question.answers(question.right, [cases[i] for i in places])
     return [Tried(cases[i], answers[i], right, question.tolerance)
             for i, right in zip(places, expected, strict=True)]
+
+
+def _unwritten(tried):
+    """Whether every answer is the one of the version that is handed out: its error, or None where a value is asked."""
+    def untouched(each):
+        error = str(each.answer.get("error", ""))
+        return error.strip() == _STUB.strip() or not each.case.arguments and error.startswith(_NONE)
+
+    return bool(tried) and all(map(untouched, tried))
 
 
 def _wrong_groups(question, tried):
