@@ -70,9 +70,10 @@ def judge(question, cases, answers, measure=None, again=None) -> Verdict:
     points = sum((worth for group, worth in question.points.items() if group not in wrong), 0.0)
     findings, details = _found(question, cases, answers, wrong, helped or own, again if not helped else None)
     if carried or wrong and helped:
-        names = "`, `".join(sorted({name for each in helped for name in each.answer.get("helped", ())
-                                    if name in question.helpers}))
-        findings.insert(0, (_BESIDES if wrong else _CARRIED).format(names=names))
+        known = {*question.helpers, *(name for aids in question.aids.values() for name in aids)}
+        names = sorted({name for each in helped for name in each.answer.get("helped", ()) if name in known})
+        if names:
+            findings.insert(0, (_BESIDES if wrong else _CARRIED).format(names="`, `".join(names)))
     if question.effort and any(each.case.large and each.case.group in wrong for each in own):
         points = 0.0
     elif question.effort and measure:
@@ -106,7 +107,7 @@ def _filled(cases, answers):
 def _own_and_helped(question, cases, answers):
     """What was answered, and what with right functions of earlier questions; nothing, if there was no need for that."""
     own = _tried(question, cases, answers, [i for i, case in enumerate(cases) if case.graded])
-    helped = [i for i, case in enumerate(cases) if case.helpers and not case.small]
+    helped = [i for i, case in enumerate(cases) if (case.helpers or case.aids) and not case.small]
     needed = not any(answers[i].get("skipped") for i in helped)
     return own, _tried(question, cases, answers, helped) if needed else []
 
