@@ -45,7 +45,7 @@ CASES = {
     "Ada Lovelace": ({f"{NAME}.ipynb": RIGHT}, 10, ""),
     "pasted": ({f"{NAME}.ipynb": as_bytes(edited(
         solved(), "text-alpha", lambda text: f"{text}\n![mine](attachment:mine.png)"))}, 10, ""),
-    "nothing": ({f"{NAME}.ipynb": as_bytes(RELEASED)}, 0, "NotImplementedError"),
+    "nothing": ({f"{NAME}.ipynb": as_bytes(RELEASED)}, 0, "Nothing was written there."),
     "no-json": ({f"{NAME}.ipynb": b"alpha = 1"}, None, "The file is not a notebook: it is no JSON (Expecting value"),
     "pipe": ({f"{NAME}.ipynb": "pipe"}, None, "1_ctc_alpha.ipynb is not a plain file, and was not read"),
     "link": ({f"{NAME}.ipynb": REFERENCE}, None, "1_ctc_alpha.ipynb is a link, and was not followed"),
@@ -107,7 +107,7 @@ def test_no_mark_is_no_zero(honest):
         scores = {row["student_id"]: row["score"] for row in csv.DictReader(file)}
     assert scores["copied"] == "10.0" and scores["nothing"] == "0.0" and scores.get("huge", "") == ""
     assert status == 1 and "Traceback" not in errors + printed
-    assert "make grade: 15 graded; look at the 6 lines above" in errors
+    assert "make grade: 14 graded; look at the 6 lines above" in errors
     assert re.search(r"^huge +not graded .*has more than 50 MB", printed, re.M)
     assert "1_ctc_alpha.ipynb was not graded, since it lies in no student's folder" in printed
     assert re.search(r"^link +not graded .*1_ctc_alpha.ipynb is a link, and was not followed", printed, re.M)
