@@ -82,8 +82,9 @@ serve: .venv/reader  ## serve the built site on this machine
 	@echo "http://127.0.0.1:$(PORT)/  (Ctrl-C stops it)"
 	@$(PY) -m http.server $(PORT) --bind 127.0.0.1 --directory $(SITE)
 
-assignments: .venv-course/ready  ## make the students' versions of the assignments; STUDENTS=file: one for each name in it
-	@$(COURSE) -m coursework.handing_out $(if $(STUDENTS),--students "$(STUDENTS)")
+assignments: .venv-course/ready  ## make the students' versions of the assignments; STUDENTS=file: one for each name in it; ASSIGNMENT=name: only this one
+	@$(COURSE) -m coursework.handing_out $(if $(STUDENTS),--students "$(STUDENTS)") \
+		$(if $(ASSIGNMENT),--assignment "$(ASSIGNMENT)") $(if $(LMS),--lms "$(LMS)")
 
 roster: .venv-course/ready  ## write the students of Moodle's or Canvas's table of grades, LMS=table.csv, into STUDENTS=roster.txt
 	@test -n "$(LMS)" || { echo "Of which table? make roster LMS=table.csv" >&2; exit 1; }
@@ -183,7 +184,7 @@ clean:  ## remove the site, caches and environments
 
 # Grading has an environment of its own: what nbgrader brings is neither the reader's nor the site's.
 .venv-course/ready: course/requirements.txt
-	@echo "Installing course/requirements.txt into .venv-course"
+	@echo "Installing course/requirements.txt into .venv-course: once, some minutes on a slow network"
 	@$(PYTHON) -m venv .venv-course
 	@.venv-course/bin/python -m pip --disable-pip-version-check -qq install -r course/requirements.txt
 	@touch $@

@@ -386,6 +386,22 @@ def answer(log_probs, targets, blank):
     assert not any(released(case.as_data(), ["log_alpha"]).get("helpers") for case in helped)
 
 
+def test_what_was_not_written_costs_its_own_points_only():
+    """The stub of an earlier question raises in later ones, too; these have their points, or say what is theirs."""
+    written = "    states = np.full"
+    stub = {"cell": "answer-extended", "old": written, "new": f"    raise NotImplementedError()\n{written}"}
+    verdicts = graded("1_ctc_alpha", stub)
+    assert verdicts["extended_target"].findings == ("Nothing was written there.",)
+    assert not verdicts["extended_target"].details
+    assert [verdict.points for verdict in verdicts.values()] == [1.0, 0.0, 6.0, 2.0]
+    assert "is right" in verdicts["log_alpha"].findings[0]
+    number = {"cell": "answer-number", "old": "number_of_alignments = sum(", "new": "number_of_alignments = None\nsum("}
+    verdicts = graded("1_ctc_alpha", number)
+    assert verdicts["number_of_alignments"].findings == ("Nothing was written there.",)
+    nothing_returned = {"cell": "answer-alpha", "old": "    return alpha", "new": "    pass"}
+    assert "NoneType" in graded("1_ctc_alpha", nothing_returned)["log_alpha"].findings[0]
+
+
 def test_nobody_has_a_right_helper_for_nothing():
     """Those of questions that are right, or not answered yet, are not told, and a name that they had is put back."""
     question = find("3_ctc_gradient", "grad_log_probs")

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from coursework.collecting import collect
+from coursework.handing_out import for_moodle
 from coursework.lms import Label, Table, enrolled, label_of, upload
 from coursework.roster import Roster, Student, alike, named
 
@@ -271,3 +272,20 @@ def test_a_folder_by_the_name_of_the_roster_has_its_row(tmp_path):
     assert submission.row[0] == "Participant 102"
     assert found.folder_of(submission.row) == "Ada Lovelace_102_assignsubmission_file_"
     assert label_of(found.folder_of(submission.row), folder=True).id == "102"
+
+
+def test_moodle_gives_each_student_their_own_notebook(tmp_path):
+    """As feedback files, whose folders lead back to the student; who is not in the table is named. Canvas can't."""
+    found = table(tmp_path, WORKSHEET)
+    roster = Roster([*enrolled(found, Roster([Student("zoe", ("zoe@example.org",))]))[0].students, Student("karl")])
+    for student in roster.students:
+        (tmp_path / student.name).mkdir()
+        (tmp_path / student.name / "1_ctc_alpha.ipynb").write_text(student.name, encoding="utf-8")
+    path, missing = for_moodle(found, roster, "1_ctc_alpha", tmp_path)
+    assert missing == ["karl"]
+    with zipfile.ZipFile(path) as archive:
+        assert {name.split("_")[1]: archive.read(name).decode() for name in archive.namelist()} == {
+            "101": "Ada_Lovelace", "102": "zoe", "103": "Emmy_Noether"}
+        assert all(name.endswith("_assignsubmission_file_/1_ctc_alpha.ipynb") for name in archive.namelist())
+    with pytest.raises(ValueError, match="expected Moodle's grading worksheet"):
+        for_moodle(table(tmp_path, GRADEBOOK), roster, "1_ctc_alpha", tmp_path)

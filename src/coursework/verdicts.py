@@ -17,7 +17,7 @@ _BESIDES = "With a right `{names}` in the place of yours, so that the error ther
 _SMALLEST = "The smallest input that fails:"
 #: Of an answer that is as it was handed out, there is no more to say.
 NOTHING = "Nothing was written there."
-_STUB, _NONE = "NotImplementedError: ", "TypeError: NoneType; expected"
+_STUB, _NONE = "NotImplementedError:", "TypeError: NoneType; expected"
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,8 @@ def judge(question, cases, answers, measure=None, again=None) -> Verdict:
     if answers is None:
         return Verdict(question.name, 0.0, question.total, ("There is no answer.",))
     graded = [i for i, case in enumerate(cases) if case.graded]
+    if not question.helpers and all(_is_stub(answers[i]) for i in graded):
+        return Verdict(question.name, 0.0, question.total, (NOTHING,))
     if (judged := question.judged([cases[i] for i in graded], [answers[i] for i in graded])) is not None:
         points, findings = judged
         return Verdict(question.name, points, question.total, tuple(findings) or ("right",))
@@ -121,11 +123,12 @@ def _tried(question, cases, answers, places):
 
 def _unwritten(tried):
     """Whether every answer is the one of the version that is handed out: its error, or None where a value is asked."""
-    def untouched(each):
-        error = str(each.answer.get("error", ""))
-        return error.strip() == _STUB.strip() or not each.case.arguments and error.startswith(_NONE)
+    return bool(tried) and all(_is_stub(each.answer) or not each.case.arguments
+                               and str(each.answer.get("error")).startswith(_NONE) for each in tried)
 
-    return bool(tried) and all(map(untouched, tried))
+
+def _is_stub(answer):
+    return str(answer.get("error")).strip() == _STUB
 
 
 def _wrong_groups(question, tried):

@@ -52,7 +52,7 @@ def paths_of_a_node(rng):
     reach, leave = (f(scores, targets, semiring=COUNT) for f in (rnnt.alpha, rnnt.beta))
     ways = int(reach[t, u]), int(leave[t, u])
     return Item(
-        f"An RNN-T has {T} frames and a target of {U} labels. How many of its paths come by the node "
+        f"An RNN-T has {T} frames and a target of {U} labels. How many of its paths pass through the node "
         f"$(t, u) = ({t}, {u})$, both counted from 0?", ways[0] * ways[1], {
             "All paths.": int(rnnt.Z(scores, targets, semiring=COUNT)),
             "The ways to the node.": ways[0],
