@@ -6,7 +6,7 @@ WORKERS ?= auto
 
 PY := .venv/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check -qq
-COURSE := PYTHONPATH=src .venv-course/bin/python
+COURSE := IPYTHONDIR=$(CURDIR)/.venv-course/ipython PYTHONPATH=src .venv-course/bin/python
 SITE := _build/html
 PDF := ctc-and-rnnt-differentiated
 PDF_PACKAGES := latexmk texlive-xetex texlive-latex-extra texlive-fonts-recommended \

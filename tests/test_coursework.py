@@ -346,7 +346,11 @@ def test_solution_and_empty_version(grade, assignment):
     """The solution passes every check, and the version that is handed out fails each."""
     graded, questions = grade(assignment), len(ASSIGNMENTS[assignment])
     assert graded["solution"]["points"] == 10 and graded["solution"]["report"].count("- right") == questions
-    assert graded["empty"]["points"] == 0 and "- right" not in graded["empty"]["report"]
+    empty = graded["empty"]["report"]
+    assert graded["empty"]["points"] == 0 and "- right" not in empty
+    assert "NotImplementedError" not in empty and "NoneType" not in empty
+    if assignment == "1_ctc_alpha":
+        assert empty.count("- Nothing was written there.") == questions and "smallest" not in empty
 
 
 def test_the_corpus_is_large_enough():
@@ -445,4 +449,4 @@ def test_what_does_not_end_is_ended(ended, name):
     assert "## log_alpha: 0 of 6\n\n- A cell ran for too long: look for a loop that does not end, or for" in report
     if name.startswith("loops"):  # the cells around it were run
         assert "## extended_target: 1 of 1" in report
-        assert "## loss: 0 of 2\n\n- NameError: name 'log_alpha' is not defined" in report
+        assert "## loss: 2 of 2\n\n- With a right `log_alpha`" in report

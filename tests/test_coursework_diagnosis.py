@@ -4,6 +4,8 @@ The submissions of `course/corpus/numerical_errors.toml` run here in this proces
 `test_coursework.py` has the grader itself.
 """
 
+import contextlib
+import itertools
 import json
 import re
 import time
@@ -15,10 +17,11 @@ from test_coursework import ROOT, find, run_course, source, text_of
 
 from coursework import check
 from coursework.asking import SPARE, ask, released
-from coursework.counterexamples import circumstances
+from coursework.counterexamples import circumstances, drawn, places
 from coursework.questions import ASSIGNMENTS, ladders
 from coursework.questions.question import Case, Question
-from coursework.tried import Tried
+from coursework.questions.sealed import Own
+from coursework.tried import Tried, same
 from coursework.verdicts import judge, right_answers
 from reference_impl import ctc, log_softmax, rnnt
 from reference_impl.conformance.encoding import decoded, encoded
@@ -42,7 +45,8 @@ def graded(assignment, *changes):
             name = mark["grade_id"]
             question = ASSIGNMENTS[assignment][name]
             cases = question.posed(*SEEDS)
-            answers = ask(names.get(name), [released(case.as_data(), wrong) for case in cases])
+            with np.errstate(all="ignore"):  # a warning is no error where submissions run
+                answers = ask(names.get(name), [released(case.as_data(), wrong) for case in cases])
             verdicts[name] = judge(question, cases, answers)
             if not right_answers(question, cases, answers):
                 wrong.append(name)
@@ -197,6 +201,80 @@ def test_what_fails_beyond_the_ladder_is_cut_down():
     assert lines[0].count("[") == 7 and "targets = []" in lines[1].strip()  # six frames, and nothing else
 
 
+OWN = {  # in questions of a student's own rules and beside them: assignment, cell, old, new, what is said
+    "sums multiplied": ("2_ctc_beta", "answer-frames", "reduce(log_alpha + log_beta, axis=1)",
+                        "reduce(log_alpha, axis=1) + np.logaddexp.reduce(log_beta, axis=1)", "multiplies the sums"),
+    "blank 0 in a machine": ("2_ctc_beta", "answer-own-beta", "2 * len(targets) + 1, blank)",
+                             "2 * len(targets) + 1, 0)", "It takes symbol 0 for the blank"),
+    "weights in alpha": ("3_ctc_gradient", "answer-own-log-probs", "beta[t + 1, s] + scores[t + 1, s]",
+                         "beta[t + 1, s] + log_probs[t + 1, z[s]]", "The weights are in alpha, and missing in beta"),
+    "weights in beta": ("3_ctc_gradient", "answer-own-log-probs",
+                        "np.logaddexp.reduce(alpha[t - 1, before(s)]) + scores[t, s]",
+                        "np.logaddexp.reduce(alpha[t - 1, before(s)]) + log_probs[t, z[s]]", "in beta, and missing"),
+    "weights as integers": ("3_ctc_gradient", "answer-own-log-probs", 'rule["label_weight"])',
+                            'rule["label_weight"]).astype(int)', "array of integers"),
+    "states overwritten": ("3_ctc_gradient", "answer-own-log-probs",
+                           "np.add.at(posteriors.T, z, np.exp(alpha + beta - alpha[-1, last]).T)",
+                           "posteriors.T[z] += np.exp(alpha + beta - alpha[-1, last]).T", "the last state of a symbol"),
+    "sum over frames": ("3_ctc_gradient", "answer-own-logits", "v.sum(axis=1", "v.sum(axis=0", "(the wrong axis)"),
+    "arcs overwritten": ("4_rnnt_gradient", "answer-own-log-probs", "gradient[entry] -= np", "gradient[entry] = -np",
+                         "it counts that after the fewest"),
+    "not counted again": ("4_rnnt_gradient", "answer-own-loss", "(t + 1, u, 0)", "(t + 1, u, n)", "counted again"),
+    "not normalised": ("4_rnnt_gradient", "answer-own-logits",
+                       "logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)", "logits", "normalised first"),
+    "sum over rows": ("4_rnnt_gradient", "answer-own-logits", "used.sum(axis=-1", "used.sum(axis=1", "over the rows"),
+}
+
+
+@pytest.mark.parametrize("assignment, cell, old, new, says", OWN.values(), ids=list(OWN))
+def test_errors_beside_the_books_have_names(assignment, cell, old, new, says):
+    """One name, and no points lost in other questions than its own."""
+    verdicts = graded(assignment, {"cell": cell, "old": old, "new": new})
+    (wrong,) = [verdict for verdict in verdicts.values() if not verdict.right]
+    assert len(wrong.findings) == 1 and says in wrong.findings[0], wrong
+
+
+def test_the_paths_of_a_machine_stand_beside_its_smallest_input():
+    """All that its rule allows: their masses add up to Z."""
+    for assignment, names in (("2_ctc_beta", ["own_log_beta", "own_loss"]), ("3_ctc_gradient", ["own_grad_log_probs"]),
+                              ("4_rnnt_gradient", ["own_loss", "own_grad_logits"])):
+        for question in (ASSIGNMENTS[assignment][name] for name in names):
+            for variant in range(6):
+                cases = [case for case in question.posed(variant, SEEDS[1]) if case.small]
+                for case in cases[::3]:
+                    total = sum(mass for _, mass in question.ladder.paths_of(case))
+                    if question.name == "own_loss":
+                        right = np.exp(-question.right(**case.facts, **case.arguments))
+                        np.testing.assert_allclose(total, right, atol=1e-12)
+                    said = drawn(Tried(case, {"value": encoded(1.0)}, np.float64(2.0), 1e-9), question.ladder)
+                    few = len(next(iter(case.arguments.values()))) <= 3 and len(case.arguments["targets"]) <= 3
+                    assert (f"-log Z = {-np.log(total):.6g}" if total else "There is no path") in said or not few
+
+
+@pytest.mark.parametrize("assignment", ["2_ctc_beta", "3_ctc_gradient", "4_rnnt_gradient"])
+def test_no_two_mistakes_of_a_rule_are_the_same(assignment):
+    """Else the one that is named may not be the one that was made. There is none that is right, either."""
+    for question in ASSIGNMENTS[assignment].values():
+        if not isinstance(question, Own):
+            continue
+        variants = {json.dumps(question.rule(variant)): variant for variant in range(200)}
+        for variant in list(variants.values())[:24]:
+            cases, found = question.drawn(variant, SEEDS[1]), {}
+            for name, mistake in {"right": question.right, **question.mistakes}.items():
+                with contextlib.suppress(ValueError), np.errstate(all="ignore"):
+                    found[name] = [mistake(**case.facts, **case.arguments) for case in cases]
+            for (one, first), (other, second) in itertools.combinations(found.items(), 2):
+                assert not all(map(same, first, second, itertools.repeat(1e-9))), (question.name, one, other)
+
+
+def test_what_is_wrong_without_a_path_is_said():
+    """Beside the name of what is wrong elsewhere; it used to be called nameless."""
+    verdicts = graded("3_ctc_gradient", {"cell": "answer-own-logits", "old": "v - np.exp(log_probs) * v.sum(axis=1, "
+                                         "keepdims=True)", "new": "np.exp(log_probs) + v"})
+    first, second = verdicts["own_grad_logits"].findings
+    assert first.startswith("Its softmax term is belief") and second.startswith("Where no path exists, all entries are")
+
+
 # --- where it fails ---
 
 
@@ -221,6 +299,32 @@ def test_what_failures_have_in_common(fails, says):
     assert says in said and f"on all {count} such inputs" in said and f"of the {len(tried) - count} others" in said
 
 
+def test_whether_a_path_exists_is_said_by_the_students_own_rules():
+    """Where CTC has alignments, and the machine none, the sentence is about the machine."""
+    question = ASSIGNMENTS["3_ctc_gradient"]["own_grad_log_probs"]
+    cases = [case for case in question.posed(*SEEDS) if case.small]
+    tried = [Tried(case, {"value": encoded(1.5 * right)}, right, 1e-9) for case in cases
+             for right in [question.right(**case.facts, **case.arguments)]]
+    assert "It fails where an alignment exists: on all" in circumstances(tried)
+    impossible = [each for each in tried if not each.wrong]
+    assert any(ctc.loss(*list(each.case.arguments.values())[:2], blank=each.case.arguments["blank"]) < np.inf
+               for each in impossible)
+
+
+def test_which_frames_of_an_own_gradient_are_wrong():
+    question = ASSIGNMENTS["3_ctc_gradient"]["own_grad_log_probs"]
+    cases = [case for case in question.posed(*SEEDS) if case.small]
+    rights = [question.right(**case.facts, **case.arguments) for case in cases]
+    assert all(right is not None for right in rights)
+    for change, says in ((np.s_[:-1], "before the last frame"), (np.s_[:1], "in the first frame")):
+        tried = []
+        for case, right in zip(cases, rights, strict=True):
+            value = right.copy()
+            value[change] *= 1.5
+            tried.append(Tried(case, {"value": encoded(value)}, right, 1e-9))
+        assert places(question.ladder, tried) == f"The wrong entries are all {says}; elsewhere it is right."
+
+
 # --- errors carried forward ---
 
 
@@ -228,7 +332,7 @@ def test_one_error_costs_one_answer():
     """The scatter bug costs the occupancy, and the two gradients are right with a right one; the report says so."""
     scatter = next(entry for entry in ERRORS if entry["name"] == "buffered-scatter")
     verdicts = graded("3_ctc_gradient", scatter)
-    assert [verdict.points for verdict in verdicts.values()] == [0.0, 2.0, 3.0]
+    assert [verdict.points for verdict in verdicts.values()] == [0.0, 1.0, 1.0, 3.0, 3.0]
     assert "With a right `occupancy` in the place of yours it is right." in verdicts["grad_logits"].findings[0]
 
 
@@ -240,7 +344,46 @@ def test_a_second_error_is_seen_beside_the_first():
     assert verdicts["grad_log_probs"].points == 0
     assert [each.partition(",")[0] for each in verdicts["grad_log_probs"].findings] == [
         "With a right `occupancy` in the place of yours", "Its sign is wrong: the loss is minus log Z."]
-    assert verdicts["grad_logits"].points == 3
+    assert verdicts["grad_logits"].points == 1
+
+
+ARCS = "4_rnnt_gradient", "answer-own-loss"
+
+
+@pytest.mark.parametrize("old, new", [("n < rule", "n <= 1 + rule"), ("rule[\"first\"]", "\"blank\""),
+                                      ("log_probs[entry]\n        alpha", "1.5 * log_probs[entry]\n        alpha")])
+def test_what_a_question_has_beside_its_function_costs_once(old, new):
+    """The notebook asks for arcs beside the loss, and the gradients are made of them."""
+    verdicts = graded(ARCS[0], {"cell": ARCS[1], "old": old, "new": new})
+    assert [verdict.name for verdict in verdicts.values() if not verdict.right] == ["own_loss"]
+    assert verdicts["own_grad_log_probs"].findings[0].startswith("With a right `own_arcs`, `own_forward`, `own_loss`")
+
+
+def test_arcs_of_another_kind_are_left_where_they_are():
+    """Somebody's own_arcs may return something else; then only the loss is replaced."""
+    source = """
+import numpy as np
+def own_arcs():
+    return 1.0
+def own_loss(log_probs, targets, blank):
+    return 0.0
+def answer(log_probs, targets, blank):
+    return own_arcs() * own_loss(log_probs, targets, blank)
+"""
+    names = {}
+    exec(source, names)
+    cases = ASSIGNMENTS[ARCS[0]]["own_grad_log_probs"].posed(*SEEDS)
+    helped = [case for case in cases if case.helpers and not case.small]
+    answers = ask(names["answer"], [released(case.as_data(), ["own_loss"]) for case in helped])
+    loss = ASSIGNMENTS[ARCS[0]]["own_loss"].right
+    for case, answer in zip(helped, answers, strict=True):
+        assert answer["helped"] == ["own_loss"]
+        np.testing.assert_allclose(decoded(answer["value"]), loss(**case.facts, **case.arguments))
+    names = {}
+    exec(source.replace("own_arcs()", "not_arcs()"), names)  # who has no such function gets none
+    answer = ask(names["answer"], [released(helped[0].as_data(), ["own_loss"])])[0]
+    assert answer["helped"] == ["own_loss"] and "value" in answer
+    assert not any(released(case.as_data(), ["log_alpha"]).get("helpers") for case in helped)
 
 
 def test_nobody_has_a_right_helper_for_nothing():
@@ -262,9 +405,11 @@ def test_helpers_are_those_of_earlier_questions():
         names = list(questions)
         for question in questions.values():
             assert all(names.index(name) < names.index(question.name) for name in question.helpers)
-            for name, right in question.helpers.items():
+            for name in question.helpers:
                 case = questions[name].drawn(1)[0]
-                np.testing.assert_array_equal(right(**case.arguments), questions[name].right(**case.arguments))
+                helped = next(each for each in question.posed(1) if name in each.helpers)
+                np.testing.assert_array_equal(helped.helpers[name](**case.arguments),
+                                              questions[name].answers(questions[name].right, [case])[0])
 
 
 def test_home_carries_errors_forward(capsys):
@@ -274,7 +419,7 @@ def test_home_carries_errors_forward(capsys):
          "def loss_from_beta(log_probs, targets, blank):\n"
          "    emitted = np.array([log_probs[0, blank], *log_probs[0, targets[:1]]])\n"
          "    return -np.logaddexp.reduce(log_beta(log_probs, targets, blank)[0][:2] + emitted)\n", names)
-    assert check("2_ctc_beta", "loss_from_beta", names["loss_from_beta"]) == 2.0
+    assert check("2_ctc_beta", "loss_from_beta", names["loss_from_beta"]) == 1.0
     assert "With a right `log_beta` in the place of yours" in capsys.readouterr().out
     assert check("2_ctc_beta", "log_beta", names["log_beta"]) == 0.0
     said = capsys.readouterr().out
@@ -303,7 +448,7 @@ Course(folder / "course").grade("3_ctc_gradient", folder / "in")
         assert run.returncode == 0, run.stderr
 
     report = (once("carried", fill) / "course" / "reports" / "3_ctc_gradient" / "ada.md").read_text(encoding="utf-8")
-    assert "# ada: 5 of 10 points" in report and report.count("With a right `occupancy` in the place of yours") == 2
+    assert "# ada: 8 of 10 points" in report and report.count("With a right `occupancy` in the place of yours") == 2
     assert re.search(r"^- The smallest input that fails:\n\n      log_probs = np\.log", report, re.M)
 
 

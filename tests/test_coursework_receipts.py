@@ -61,7 +61,7 @@ def test_other_points_are_a_note_with_the_versions():
 
 @pytest.mark.parametrize("content, message", [
     (b"", "it is no JSON"), (b"\xff", "it is no JSON"), (b"[" * 50_000, "it is no JSON"), (b"[]", "no object"),
-    (b"{}", "kind = 'None'; expected what a check writes there"), (receipt(version=2), "version = "),
+    (b"{}", "it has no kind, version, assignment"), (receipt(version=2), "version = "),
     (receipt(points=[]), "points = "), (receipt(points={"loss": "all"}), "points = other than numbers"),
     (receipt(variant=True), "variant = 'True'"), (receipt(date=3), "date = '3'"),
     (b" " * 100_001, "100001 bytes; expected at most 100000"),

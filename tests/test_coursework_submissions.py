@@ -25,15 +25,17 @@ from test_submissions import (
     solved,
 )
 
+from coursework.release import variant_of
+
 REFERENCE = SOURCES / NAME / f"{NAME}.ipynb"
 #: Folders: what lies in them, the points, and what the report says. None: no mark.
 CASES = {
     "copied": ({f"{NAME}.ipynb": as_bytes(MANGLED["copied"][0]())}, 10, "'answer-alpha' is there 2 times"),
     "split": ({f"{NAME}.ipynb": as_bytes(MANGLED["split"][0]())}, 10, "'answer-alpha' is there 2 times"),
     "below": ({f"{NAME}.ipynb": as_bytes(below_its_check())}, 10, "stands below its check; the check ran below it"),
-    "null": ({f"{NAME}.ipynb": as_bytes(MANGLED["nbgrader is null"][0]())}, 10, "told by their ids"),
+    "null": ({f"{NAME}.ipynb": as_bytes(MANGLED["nbgrader is null"][0]())}, 10, "recognised by their ids"),
     "format3": ({f"{NAME}.ipynb": as_bytes(of_format_3(solved()))}, 10, "its notebook format is 3; expected 4"),
-    "no-id": ({f"{NAME}.ipynb": as_bytes(MANGLED["a locked cell without grade_id"][0]())}, 10, "told by their ids"),
+    "no-id": ({f"{NAME}.ipynb": as_bytes(MANGLED["a locked cell without grade_id"][0]())}, 10, "by their ids"),
     "format-text": ({f"{NAME}.ipynb": as_bytes(MANGLED["format as text"][0]())}, 10, "format is '4'; expected 4"),
     "bom": ({f"{NAME}.ipynb": b"\xef\xbb\xbf" + RIGHT}, 10, ""),
     "utf-16": ({f"{NAME}.ipynb": json.dumps(solved()).encode("utf-16")}, 10, ""),
@@ -43,8 +45,8 @@ CASES = {
     "Ada Lovelace": ({f"{NAME}.ipynb": RIGHT}, 10, ""),
     "pasted": ({f"{NAME}.ipynb": as_bytes(edited(
         solved(), "text-alpha", lambda text: f"{text}\n![mine](attachment:mine.png)"))}, 10, ""),
-    "nothing": ({f"{NAME}.ipynb": as_bytes(RELEASED)}, 0, "NotImplementedError"),
-    "no-json": ({f"{NAME}.ipynb": b"alpha = 1"}, None, "The file is not a notebook: Expecting value"),
+    "nothing": ({f"{NAME}.ipynb": as_bytes(RELEASED)}, 0, "Nothing was written there."),
+    "no-json": ({f"{NAME}.ipynb": b"alpha = 1"}, None, "The file is not a notebook: it is no JSON (Expecting value"),
     "pipe": ({f"{NAME}.ipynb": "pipe"}, None, "1_ctc_alpha.ipynb is not a plain file, and was not read"),
     "link": ({f"{NAME}.ipynb": REFERENCE}, None, "1_ctc_alpha.ipynb is a link, and was not followed"),
     "huge": ({f"{NAME}.ipynb": RIGHT + 50_000_000 * b" "}, None, "has more than 50 MB and was not read"),
@@ -82,6 +84,17 @@ def test_what_was_meant_is_graded(honest, case):
     assert "KeyError" not in report and "Traceback" not in report
 
 
+def test_the_page_says_what_the_report_says_besides(honest):
+    """What became of the file stands at the top, with the student's own number where the notebook shows one."""
+    course, *_ = honest
+    page = (course / "feedback" / "stray" / NAME / f"{NAME}.html").read_text(encoding="utf-8")
+    assert 0 < page.index("(1).ipynb was graded") < page.index("Assignment 1: the forward variable")
+    assert str(variant_of("stray")) in page and ">variant" in page
+    report = (course / "reports" / NAME / "no-json.md").read_text(encoding="utf-8")
+    assert "it is no JSON" in report and "##" not in report and "smallest" not in report
+    assert "recognised" in (course / "feedback" / "null" / NAME / f"{NAME}.html").read_text(encoding="utf-8")
+
+
 def test_no_mark_is_no_zero(honest):
     """Nothing stands in the tables where there is no mark; a line and the exit status say so, and why."""
     course, status, printed, errors = honest
@@ -94,7 +107,7 @@ def test_no_mark_is_no_zero(honest):
         scores = {row["student_id"]: row["score"] for row in csv.DictReader(file)}
     assert scores["copied"] == "10.0" and scores["nothing"] == "0.0" and scores.get("huge", "") == ""
     assert status == 1 and "Traceback" not in errors + printed
-    assert "make grade: 15 graded; look at the 6 lines above" in errors
+    assert "make grade: 14 graded; look at the 6 lines above" in errors
     assert re.search(r"^huge +not graded .*has more than 50 MB", printed, re.M)
     assert "1_ctc_alpha.ipynb was not graded, since it lies in no student's folder" in printed
     assert re.search(r"^link +not graded .*1_ctc_alpha.ipynb is a link, and was not followed", printed, re.M)
@@ -107,6 +120,8 @@ def test_no_mark_is_no_zero(honest):
 FAILS = """
 import sys
 from coursework import grading, pages
+from coursework.fenced import Layers
+from coursework.fences import Standing
 from coursework.grading import main
 from coursework.referee import Referee, SandboxedExecute
 
@@ -121,10 +136,11 @@ def planted_read(files, *rest):
     return read(files, *rest)
 
 def planted_prepare(self, scratch, *rest):
-    prepare(self, scratch, *rest)
+    standing = self.standing
     if self.student == "start-fails":  # the process ends before it can run anything
-        described = scratch / "kernels" / "submission" / "kernel.json"
-        described.write_text('{"argv": ["false"], "display_name": "submission", "language": "python"}')
+        self.standing = Standing(Layers(bubblewrap="/bin/false"), {})
+    prepare(self, scratch, *rest)
+    self.standing = standing
 
 def planted_execute(self, nb, resources, km=None, execute=SandboxedExecute.preprocess):
     self.student = resources["nbgrader"]["student"]
@@ -165,7 +181,7 @@ def failing(once, course_python):
 @pytest.mark.parametrize("student, why", [
     ("reading-fails", "RuntimeError: planted where reading-fails"),
     ("referee-fails", "RuntimeError: planted where referee-fails"),
-    ("start-fails", "Kernel died before replying to kernel_info"),
+    ("start-fails", "no process could be started behind the fences"),
 ])
 def test_the_graders_failure_is_no_mark(failing, student, why):
     """Not 0 of 10, nor the mark of an earlier run; what happened is kept."""
@@ -300,6 +316,36 @@ def test_from_moodle_and_back(course_python, tmp_path):
         assert b"Its sign is wrong" in archive.read(archive.namelist()[1])
     report = (tmp_path / "out" / "reports" / NAME / "zoe.md").read_text(encoding="utf-8")
     assert report.startswith("# zoe: 8 of 10 points")
+
+
+def test_one_student_again(course_python, tmp_path):
+    """Who is late, or hands in again, is graded alone: the class keeps the others, and there is a page to upload."""
+    packed(tmp_path / "all.zip", {
+        "Ada Lovelace_101_assignsubmission_file_/1_ctc_alpha.ipynb": RIGHT,
+        "Zoë Müller_102_assignsubmission_file_/1_ctc_alpha.ipynb": RIGHT.replace(b"-np.log", b"np.log")})
+    filled(tmp_path / "late", {"zoe/1_ctc_alpha.ipynb": RIGHT})
+    (tmp_path / "table.csv").write_text(WORKSHEET, encoding="utf-8-sig")
+    (tmp_path / "roster.txt").write_text("ada, ada@example.org\nzoe, Zoë Müller\nemmy, emmy@example.org\n", "utf-8")
+
+    def graded(place):
+        run = run_course(course_python, "-m", "coursework.grading", place, "--out", "out", "--lms", "table.csv",
+                         "--students", "roster.txt", cwd=tmp_path)
+        assert run.returncode == 0, run.stderr
+        with open(tmp_path / "out" / f"{NAME}.csv", newline="", encoding="utf-8") as file:
+            points = {row["student"]: row["points"] for row in csv.DictReader(file)}
+        return run.stdout, points, (tmp_path / "out" / "class" / f"{NAME}.md").read_text(encoding="utf-8")
+
+    printed, points, class_ = graded("all.zip")
+    assert "no mark, since they have handed in nothing so far (1): emmy\n" in printed
+    assert points == {"ada": "10.0", "zoe": "8.0"} and "2 graded: 8 to 10" in class_
+    printed, points, class_ = graded("late")
+    assert "no mark, since they have handed in nothing so far (1): emmy\n" in printed
+    assert "with 1 who were graded earlier" in printed
+    assert points == {"ada": "10.0", "zoe": "10.0"} and "2 graded: 10 to 10" in class_
+    with open(tmp_path / "out" / "upload" / NAME / "grades.csv", newline="", encoding="utf-8") as file:
+        assert [row["Grade"] for row in csv.DictReader(file)] == ["", "10", ""]
+    with zipfile.ZipFile(tmp_path / "out" / "upload" / NAME / "feedback.zip") as archive:
+        assert archive.namelist() == ["Zoë Müller_102_assignsubmission_file_/1_ctc_alpha.html"]
 
 
 def test_from_canvas_and_back(course_python, tmp_path):

@@ -212,7 +212,7 @@ def test_moodle_takes_the_worksheet(tmp_path):
     assert {"Identifier", "Grade", "Last modified (grade)"} <= set(header)
     taken = {row[0][len("Participant "):]: (row[header.index("Grade")], row[header.index("Feedback comments")])
              for row in rows}
-    said_of = "# {}<br><br>- it says 1 &lt; 2".format
+    said_of = "<p><strong>{}</strong></p><p>it says 1 &lt; 2</p>".format
     assert taken == {"101": ("9.5", said_of(101)), "102": ("10", said_of(102)), "103": ("", "")}
     assert [row[:5] for row in rows] == [row[:5] for row in csv.reader(WORKSHEET.splitlines()[1:]) if len(row) > 4]
     for name, number in zip(names, ("101", "102"), strict=True):  # as explode('_', $pathpart, 5) sees it
@@ -257,3 +257,17 @@ def test_a_table_finds_the_students_of_a_download(tmp_path):
     submission, = collect(tmp_path / "in", table=found, roster=Roster([Student("ada", ("ada@example.org",))]))[0]
     assert submission.student == "ada"
     assert collect(tmp_path / "in", roster=Roster([Student("ada", ("ada@example.org",))]))[0] == []
+
+
+def test_a_folder_by_the_name_of_the_roster_has_its_row(tmp_path):
+    """As when one student's file is graded alone: the roster, not the name of the folder, leads to the row."""
+    found = table(tmp_path, WORKSHEET.replace("Zoë Müller", "Ada Lovelace"))
+    roster, _ = enrolled(found, Roster())
+    assert [student.name for student in roster.students][:2] == ["Ada_Lovelace_1", "Ada_Lovelace_2"]
+    there = tmp_path / "late" / "Ada_Lovelace_2"
+    there.mkdir(parents=True)
+    (there / "1_ctc_alpha.ipynb").write_text("{}")
+    submission, = collect(tmp_path / "late", table=found, roster=roster)[0]
+    assert submission.row[0] == "Participant 102"
+    assert found.folder_of(submission.row) == "Ada Lovelace_102_assignsubmission_file_"
+    assert label_of(found.folder_of(submission.row), folder=True).id == "102"

@@ -237,16 +237,16 @@ MANGLED = {  # what was done, and what is said about it
         lambda: each_cell(split(solved(), within=True), lambda cell: cell.update(
             {"metadata": {}, "id": "x"} if cell["id"] == "answer-alpha" else {})), "split within a block. Its parts"),
     "split in a function, without a mark": (lambda: split(solved(), within=True, marked=False), "split within a block"),
-    "nbgrader is null": (lambda: marks(solved(), lambda data: data.update(nbgrader=None)), "told by their ids"),
-    "no marks": (lambda: marks(solved(), lambda data: data.clear()), "told by their ids"),
+    "nbgrader is null": (lambda: marks(solved(), lambda data: data.update(nbgrader=None)), "recognised by their ids"),
+    "no marks": (lambda: marks(solved(), lambda data: data.clear()), "recognised by their ids"),
     "no marks and no ids": (
-        lambda: each_cell(solved(), lambda cell: cell.update(metadata={}, id="x")), "told by what their cells define"),
-    "metadata is null": (lambda: each_cell(solved(), lambda cell: cell.update(metadata=None)), "told by their ids"),
-    "no metadata": (lambda: each_cell(solved(), lambda cell: cell.pop("metadata")), "told by their ids"),
+        lambda: each_cell(solved(), lambda cell: cell.update(metadata={}, id="x")), "by what their cells define"),
+    "metadata is null": (lambda: each_cell(solved(), lambda cell: cell.update(metadata=None)), "by their ids"),
+    "no metadata": (lambda: each_cell(solved(), lambda cell: cell.pop("metadata")), "recognised by their ids"),
     "a locked cell without grade_id": (
-        lambda: marks(solved(), lambda data: data["nbgrader"].pop("grade_id")), "told by their ids"),
+        lambda: marks(solved(), lambda data: data["nbgrader"].pop("grade_id")), "recognised by their ids"),
     "a grade_id that is a number": (
-        lambda: marks(solved(), lambda data: data["nbgrader"].update(grade_id=7)), "told by their ids"),
+        lambda: marks(solved(), lambda data: data["nbgrader"].update(grade_id=7)), "recognised by their ids"),
     "format 3": (lambda: of_format_3(solved()), "its notebook format is 3; expected 4"),
     "format as text": (lambda: changed(solved(), nbformat="4"), "its notebook format is '4'; expected 4"),
     "no format": (lambda: {"cells": solved()["cells"]}, "its notebook format is None"),
@@ -366,7 +366,7 @@ def test_other_encodings(encoding):
     (b"[1, 2]", "no list of cells"), (b'{"cells": 3}', "no list of cells"), (b"{}", "no list of cells"),
     (b"null", "no list of cells"), (b'{"worksheets": {}}', "no list of cells"),
     (b"[" * 200_000, "nested too deeply"), (b'{"cells": ' + b"[" * 200_000, "nested too deeply"),
-    (b"%PDF-1.7\n\xff\xfe\x00", "not a notebook"), (bytes(range(256)), "not a notebook"),
+    (b"%PDF-1.7\n\xff\xfe\x00", "not a notebook, but a PDF"), (bytes(range(256)), "not a notebook"),
     (b'{"cells": [], "n": ' + b"9" * 10_000 + b"}", "not a notebook"),
 ])
 def test_what_is_no_notebook(content, said):

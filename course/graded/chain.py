@@ -9,7 +9,8 @@ import numpy as np
 
 from reference_impl import log_softmax
 
-__all__ = ["BOOK", "emissions", "grad_log_probs", "grad_logits", "log_alpha", "log_beta", "loss", "occupancy"]
+__all__ = ["BOOK", "emissions", "grad_log_probs", "grad_logits", "log_alpha", "log_beta", "loss", "occupancy",
+           "paths"]
 
 BOOK = {"start": "both", "end": "both", "skip": "book", "hold": "both", "blank_weight": 1.0, "label_weight": 1.0}
 
@@ -84,6 +85,18 @@ def log_beta(log_probs, targets, blank, rule, *, emission=False):
 def loss(log_probs, targets, blank, rule):
     chain = _Chain(targets, blank, rule)
     return -np.logaddexp.reduce(log_alpha(log_probs, targets, blank, rule)[-1, chain.ends()])
+
+
+def paths(log_probs, targets, blank, rule):
+    """All paths, as symbols and states, and e to the score of each."""
+    chain = _Chain(targets, blank, rule)
+    scores = chain.scores(log_probs)
+    found = [(s,) for s in chain.starts()]
+    for _ in range(1, len(scores)):
+        found = [(*path, s) for path in found for s in range(chain.S) if path[-1] in chain.before(s)]
+    return [(f"{' '.join('∅' if chain.z[s] == blank else str(chain.z[s]) for s in path)}  states "
+             f"{' '.join(map(str, path))}", float(np.exp(scores[np.arange(len(path)), path].sum())))
+            for path in found if path[-1] in chain.ends() and np.isfinite(scores[np.arange(len(path)), path]).all()]
 
 
 def occupancy(log_probs, targets, blank, rule):

@@ -95,6 +95,8 @@ def _mistakes(of):
         "It is complete in either of the last two states, as in the book.": _but("end", "both", of),
         "It skips as in the book: the blank between two labels that differ.": _but("skip", "book", of),
         "Blanks and labels both last, as in the book.": _but("hold", "both", of),
+        "It takes symbol 0 for the blank, whatever `blank` is.":
+            lambda log_probs, targets, blank, rule: of(log_probs, targets, 0, rule),
     }
 
 
@@ -107,7 +109,7 @@ QUESTIONS = [
         **{name: mistake for name, mistake in _mistakes(own_log_beta).items() if name != _BEGINS},
         "It returns probabilities, not their logarithms.":
             lambda log_probs, targets, blank, rule: np.exp(own_log_beta(log_probs, targets, blank, rule)),
-    }, ladder=ladders.of_another_loss(ladders.ctc), rules=rules, words=said),
+    }, ladder=ladders.of_another_loss(ladders.ctc, paths=chain.paths), rules=rules, words=said),
     Own("own_loss", {"labels": 1.0, "edges": 0.5, "no alignment": 0.5}, loss_cases, chain.loss, {
         **_mistakes(chain.loss),
         "Its sign is wrong: the loss is minus log Z.":
@@ -115,6 +117,6 @@ QUESTIONS = [
         "The emission of frame 0 is in it twice: your beta has it already.":
             lambda log_probs, targets, blank, rule: chain.loss(
                 np.concatenate([2 * log_probs[:1], log_probs[1:]]), targets, blank, rule),
-    }, ladder=ladders.of_another_loss(partial(ladders.ctc, impossible=True)), helpers={"own_log_beta": own_log_beta},
-        rules=rules, words=said),
+    }, ladder=ladders.of_another_loss(partial(ladders.ctc, impossible=True), paths=chain.paths),
+        helpers={"own_log_beta": own_log_beta}, rules=rules, words=said),
 ]

@@ -108,8 +108,9 @@ def ask(answer, cases, *, seconds=SECONDS, patience=PATIENCE) -> list[dict]:
         ``{"arguments": {name: encoded value}}``; arguments are handed over in this order. ``{"function": line}`` in the
         place of an encoded value is a function that is called through this line. A case without arguments asks for a
         value. If some arguments are packed, so is the answer. A case with ``"helpers"``, functions as above by name, is
-        asked with these in the place of the functions of these names that ``answer`` calls; one with ``"spare"`` if
-        there is time to spare; one with ``"skip"`` is not asked.
+        asked with these in the place of the functions of these names that ``answer`` calls. Those ``"with"`` another
+        are put there only if there is such a name, and left out if there is an error with them. A case with ``"spare"``
+        is asked if there is time to spare; one with ``"skip"`` is not asked.
     seconds : float
         Processor time that one call may take.
     patience : float
@@ -140,10 +141,11 @@ def ask(answer, cases, *, seconds=SECONDS, patience=PATIENCE) -> list[dict]:
             answers.append(dict(stuck[helped]))
         else:
             begin = thread_time()
-            with _in_the_place_of(answer, helpers) as names:
-                found = _asked(answer, case, min(seconds, spare) if is_spare else seconds, patience)
-            if names:
-                found["helped"] = names
+            limit = min(seconds, spare) if is_spare else seconds
+            found = _asked_with(answer, case, helpers, limit, patience)
+            needed = {name: line for name, line in helpers.items() if "with" not in line}
+            if len(needed) < len(helpers) and "error" in found and not found["error"].startswith((_RUNNING, _WAITING)):
+                found = _asked_with(answer, case, needed, limit, patience)  # theirs may be of another kind
             if found.get("error", "").startswith((_RUNNING, _WAITING)):
                 stuck[helped] = {"error": found["error"]}
                 if is_spare:
@@ -158,7 +160,7 @@ def released(data, names) -> dict:
     """A case as data, with no other helpers than these. Without any it is not asked, unless there is time to spare."""
     if not data.get("helpers"):
         return data
-    kept = {name: line for name, line in data["helpers"].items() if name in names}
+    kept = {name: line for name, line in data["helpers"].items() if line.get("with", name) in names}
     return {**data, "helpers": kept} if kept or data.get("spare") else {"arguments": {}, "skip": True}
 
 
@@ -177,6 +179,7 @@ def namespace(answer) -> dict:
 def _in_the_place_of(answer, helpers):
     """Puts helpers where an answer finds functions by name, and takes them away again; their names, if it finds any."""
     there = namespace(answer)
+    helpers = {name: line for name, line in helpers.items() if "with" not in line or name in there}
     before = {name: there[name] for name in helpers if name in there}
     if there:
         there.update({name: Elsewhere(line["function"]) for name, line in helpers.items()})
@@ -186,6 +189,12 @@ def _in_the_place_of(answer, helpers):
         for name in helpers if there else ():
             there.pop(name, None)
         there.update(before)
+
+
+def _asked_with(answer, case, helpers, seconds, patience):
+    with _in_the_place_of(answer, helpers) as names:
+        found = _asked(answer, case, seconds, patience)
+    return {**found, "helped": names} if names else found
 
 
 def _asked(answer, case, seconds, patience):

@@ -14,7 +14,7 @@ import time
 
 from .encoding import decoded, encoded
 
-__all__ = ["LARGEST_REQUEST", "Elsewhere"]
+__all__ = ["LARGEST_REQUEST", "Elsewhere", "taken_apart"]
 
 #: Seconds that a call waits for its answer. On a busy machine it takes long to come; here it is given up.
 PATIENCE = 60.0
@@ -49,8 +49,35 @@ class Elsewhere:
         answer = self._line(request) if callable(self._line) else _through(self._line, request)
         if "error" in answer:
             raise ValueError(answer["error"])
+        if "nested" in answer:
+            return _put_together(answer["nested"])
         value = decoded(answer["value"])
         return value.item() if not isinstance(value, str) and value.ndim == 0 else value
+
+
+def taken_apart(value):
+    """Lists, tuples and dicts of numbers and text as JSON.
+
+    Examples
+    --------
+    >>> taken_apart([(0, "end"), {(1, 2): -1.5}])
+    {'list': [{'tuple': [0, 'end']}, {'dict': [[{'tuple': [1, 2]}, -1.5]]}]}
+    """
+    if isinstance(value, (list, tuple)):
+        return {type(value).__name__: [taken_apart(each) for each in value]}
+    if isinstance(value, dict):
+        return {"dict": [[taken_apart(key), taken_apart(each)] for key, each in value.items()]}
+    return value if isinstance(value, str) else value.item() if hasattr(value, "item") else value
+
+
+def _put_together(data):
+    """What was taken apart."""
+    if not isinstance(data, dict):
+        return data
+    (kind, parts), = data.items()
+    if kind == "dict":
+        return {_put_together(key): _put_together(each) for key, each in parts}
+    return {"list": list, "tuple": tuple}[kind](map(_put_together, parts))
 
 
 def _through(line, request):

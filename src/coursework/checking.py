@@ -45,7 +45,7 @@ def check(assignment, name, answer, variant=0):
 
     Examples
     --------
-    >>> check("1_ctc_alpha", "number_of_alignments", 3**5, variant=3)
+    >>> check("1_ctc_alpha", "number_of_alignments", 3**6, variant=3)
     number_of_alignments: 0 of 1 points
       As many as there are strings of symbols.
     0.0

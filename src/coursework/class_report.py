@@ -131,7 +131,7 @@ class Report:
         low, middle, high = np.percentile(self.points, [0, 50, 100])
         lines += [f"{self.students} graded: {low:g} to {high:g} of {self.total:g} points, median {middle:g}, mean "
                   f"{np.mean(self.points):.1f}."
-                  + (f" {self.not_graded} not graded." if self.not_graded else ""), ""]
+                  + (f" {self.not_graded} not graded." * bool(self.not_graded)), ""]
         lines += ["## What to say next session", "", *self._to_say(), "## Findings", "", *self._findings(),
                   "## Questions", "", *self._questions()]
         if self.notes:

@@ -302,6 +302,8 @@ def _with_names(parcels, roster, table, problems):
                 problems.append(f"{shown} was not graded: the roster has nobody who is known as "
                                 f"{' or '.join(dict.fromkeys(filter(None, keys)))}, or more than one")
                 continue
+            if table and not submission.row and not label:
+                submission.row = table.row_in(roster, submission.student)
         else:
             submission.student = named(table.full_name(submission.row) if submission.row else name)
             if not submission.student:

@@ -29,25 +29,45 @@ _INDENT = " " * 6  # in Markdown, code within an item of a list
 def _of(case):
     """What is asked of an input's features: scores, targets, blank and lambda, as far as there are any."""
     given = case.arguments
-    scores = next((given[name] for name in ("log_probs", "logits", "log_alpha") if name in given), None)
+    scores = next((given[name] for name in ("log_probs", "logits") if name in given), None)
     return scores, given.get("targets"), given.get("blank"), given.get("lam")
 
 
+def _rows(case):
+    """An array with a row for each frame; nothing if there is none."""
+    return next((case.arguments[name] for name in ("log_probs", "logits", "log_alpha") if name in case.arguments), ())
+
+
 def _with_targets(holds):
-    return lambda case: case.arguments.get("targets") is not None and holds(case, np.asarray(case.arguments["targets"]))
+    return lambda each: each.case.arguments.get("targets") is not None and holds(
+        each, np.asarray(each.case.arguments["targets"]))
 
 
 def _with_scores(holds):
-    def found(case):
-        scores = _of(case)[0]
-        return scores is not None and holds(case, scores)
+    def found(each):
+        scores = _of(each.case)[0]
+        return scores is not None and holds(each, scores)
     return found
 
 
-def _impossible(case, scores):
-    given = case.arguments
-    if "log_alpha" in given or "targets" not in given:
+def _table(holds):
+    """Of questions about alpha and beta: whether it holds of alpha."""
+    return lambda each: "log_alpha" in each.case.arguments and holds(each.case.arguments["log_alpha"])
+
+
+def _labels(each):
+    """The length of the target; a number that is none if there is no target."""
+    return len(each.case.arguments.get("targets", ())) if "targets" in each.case.arguments else np.nan
+
+
+def _impossible(each, scores):
+    """Where the rules are a student's own, what is right says it: a loss of inf, or a gradient that is 0 everywhere."""
+    given = each.case.arguments
+    if "targets" not in given:
         return False
+    if "rule" in each.case.facts:
+        right = np.asarray(each.expected)
+        return bool(right == np.inf) if right.ndim == 0 else right.shape == scores.shape and not right.any()
     loss = LOSSES["ctc" if scores.ndim == 2 else "rnnt"].loss
     return loss(log_softmax(scores), given["targets"], blank=given["blank"]) == np.inf
 
@@ -59,28 +79,31 @@ def _twice(targets):
 #: By what is said of them, sets of inputs. The first of equal ones is said.
 _SETS = {
     "no alignment exists": _with_scores(_impossible),
-    "the target is empty": _with_targets(lambda case, targets: not len(targets)),
-    "a score is -inf": _with_scores(lambda case, scores: bool(np.isinf(scores).any())),
-    "two equal labels stand side by side": _with_targets(lambda case, y: bool((y[1:] == y[:-1]).any())),
-    "a label occurs twice in the target": _with_targets(lambda case, y: _twice(y)),
-    "the blank is not 0": lambda case: case.arguments.get("blank", 0) != 0,
-    "the blank is 0": lambda case: case.arguments.get("blank", 1) == 0,
-    "lambda is not 0": lambda case: bool(case.arguments.get("lam")),
-    "lambda is 0": lambda case: case.arguments.get("lam") == 0,
-    "there is one frame (T = 1)": _with_scores(lambda case, scores: len(scores) == 1),
-    "there are as many frames as labels (T = U)": _with_scores(
-        lambda case, scores: "targets" in case.arguments and len(scores) == len(case.arguments["targets"])),
-    "there is one label (U = 1)": _with_targets(lambda case, targets: len(targets) == 1),
-    "there is more than one label (U > 1)": _with_targets(lambda case, targets: len(targets) > 1),
-    "there are two different labels": _with_targets(lambda case, targets: len(set(targets.tolist())) > 1),
-    "there are labels": _with_targets(lambda case, targets: len(targets) > 0),
-    "there is more than one frame (T > 1)": _with_scores(lambda case, scores: len(scores) > 1),
-    "there are more than two frames (T > 2)": _with_scores(lambda case, scores: len(scores) > 2),
-    "all labels differ": _with_targets(lambda case, targets: not _twice(targets)),
-    "an alignment exists": _with_scores(lambda case, scores: not _impossible(case, scores)),
-    "no score is -inf": _with_scores(lambda case, scores: bool(np.isfinite(scores).all())),
-    "the frames differ from each other": _with_scores(lambda case, scores: bool((scores != scores[:1]).any())),
-    "the scores differ from each other": _with_scores(lambda case, scores: bool(np.ptp(scores[np.isfinite(scores)]))),
+    "the target is empty": _with_targets(lambda each, targets: not len(targets)),
+    "a score is -inf": _with_scores(lambda each, scores: bool(np.isinf(scores).any())),
+    "two equal labels stand side by side": _with_targets(lambda each, y: bool((y[1:] == y[:-1]).any())),
+    "a label occurs twice in the target": _with_targets(lambda each, y: _twice(y)),
+    "the blank is not 0": lambda each: each.case.arguments.get("blank", 0) != 0,
+    "the blank is 0": lambda each: each.case.arguments.get("blank", 1) == 0,
+    "lambda is not 0": lambda each: bool(each.case.arguments.get("lam")),
+    "lambda is 0": lambda each: each.case.arguments.get("lam") == 0,
+    "there is one frame (T = 1)": _with_scores(lambda each, scores: len(scores) == 1),
+    "there are as many frames as labels (T = U)": _with_scores(lambda each, scores: len(scores) == _labels(each)),
+    "there are more labels than frames (U > T)": _with_scores(lambda each, scores: len(scores) < _labels(each)),
+    "there is one label (U = 1)": _with_targets(lambda each, targets: len(targets) == 1),
+    "there are more than two labels (U > 2)": _with_targets(lambda each, targets: len(targets) > 2),
+    "there is more than one label (U > 1)": _with_targets(lambda each, targets: len(targets) > 1),
+    "there are two different labels": _with_targets(lambda each, targets: len(set(targets.tolist())) > 1),
+    "there are labels": _with_targets(lambda each, targets: len(targets) > 0),
+    "there is one state": _table(lambda alpha: alpha.shape[1] == 1),
+    "there is more than one state": _table(lambda alpha: alpha.shape[1] > 1),
+    "there is more than one frame (T > 1)": lambda each: len(_rows(each.case)) > 1,
+    "there are more than two frames (T > 2)": lambda each: len(_rows(each.case)) > 2,
+    "all labels differ": _with_targets(lambda each, targets: not _twice(targets)),
+    "an alignment exists": _with_scores(lambda each, scores: not _impossible(each, scores)),
+    "no score is -inf": _with_scores(lambda each, scores: bool(np.isfinite(scores).all())),
+    "the frames differ from each other": _with_scores(lambda each, scores: bool((scores != scores[:1]).any())),
+    "the scores differ from each other": _with_scores(lambda each, scores: bool(np.ptp(scores[np.isfinite(scores)]))),
 }
 
 
@@ -92,7 +115,7 @@ def circumstances(tried) -> str:
         return ""
     if not right:
         return f"It fails on all {len(wrong)} inputs that were tried."
-    count = {said: (sum(holds(each.case) for each in wrong), sum(holds(each.case) for each in right))
+    count = {said: (sum(holds(each) for each in wrong), sum(holds(each) for each in right))
              for said, holds in _SETS.items()}
     for said, (fails, passes) in count.items():
         if fails == len(wrong) and not passes:
@@ -101,7 +124,7 @@ def circumstances(tried) -> str:
     pairs = [(one, other) for i, one in enumerate(_SETS) for other in list(_SETS)[i + 1:]
              if count[one][0] == count[other][0] == len(wrong)]
     for one, other in pairs:
-        if not any(_SETS[one](each.case) and _SETS[other](each.case) for each in right):
+        if not any(_SETS[one](each) and _SETS[other](each) for each in right):
             return (f"It fails where {_of_one_blank(one, wrong)} and {other}: on all {len(wrong)} such inputs that "
                     f"were tried, and on none of the {len(right)} others.")
     least = min((passes for fails, passes in count.values() if fails == len(wrong)), default=len(right))
@@ -122,8 +145,10 @@ def _of_one_blank(said, wrong):
 
 def places(ladder, tried) -> str:
     """A sentence on the entries that are wrong, if they have something in common and others are right; else empty."""
-    if ladder is None or ladder.problem_of is None:
+    if ladder is None:
         return ""
+    if ladder.problem_of is None:
+        return _said(_in_rows([each for each in tried if each.wrong]))
     wrong = [(problem, each) for each in tried if each.wrong and each.value is not None
              and (problem := ladder.problem_of(each.case)) is not None]
     if not wrong or any(np.isnan(each.value).any() for _, each in wrong):
@@ -135,14 +160,19 @@ def places(ladder, tried) -> str:
         where = _in_table(wrong)
     else:
         return ""
+    return _said(where)
+
+
+def _said(where):
     return f"The wrong entries are all {where}; elsewhere it is right." if where else ""
 
 
-def _in_table(wrong):
+def _smallest_set(wrong, sets_of):
+    """What is said of the smallest of the sets of entries, ``sets_of(what, shape)``, that has all wrong ones."""
     sizes = {}
-    for problem, each in wrong:
+    for what, each in wrong:
         apart = ~np.isclose(each.value, each.expected, rtol=each.tolerance, atol=each.tolerance)
-        for said, inside in _table_sets(problem, apart.shape).items():
+        for said, inside in sets_of(what, apart.shape).items():
             size, covers = sizes.get(said, (0, True))
             sizes[said] = size + int(inside.sum()), covers and not (apart & ~inside).any()
     whole = sum(each.value.size for _, each in wrong)
@@ -150,12 +180,40 @@ def _in_table(wrong):
     return min(fitting, default=(0, ""))[1]
 
 
+def _in_table(wrong):
+    return _smallest_set(wrong, _table_sets)
+
+
+def _in_rows(wrong):
+    """The same of answers to a loss that the kit does not have: frames, and symbols if it has the scores' shape."""
+    if any(each.value is None or each.value.ndim < 2 or each.value.dtype.kind not in "if"
+           or np.isnan(each.value).any() for each in wrong):
+        return ""
+    return _smallest_set([(each.case, each) for each in wrong], _row_sets)
+
+
+def _frame_sets(t, T):
+    return {"in the first frame": t == 0, "in the last frame": t == T - 1, "after the first frame": t > 0,
+            "before the last frame": t < T - 1}
+
+
+def _row_sets(case, shape):
+    """Sets of entries of an array of frames, with a name."""
+    frames = _frame_sets(np.indices(shape)[0], shape[0])
+    scores, _, blank, _ = _of(case)
+    if scores is None or scores.shape != shape or blank is None:
+        return frames
+    k = np.indices(shape)[-1]
+    symbols = {"at the blank": k == blank, "at other symbols than the blank": k != blank}
+    both = {f"{symbol} {frame}": inside & where for symbol, inside in symbols.items()
+            for frame, where in frames.items()}
+    return {**frames, **symbols, **both}
+
+
 def _table_sets(problem, shape):
     """Sets of entries of alpha or beta, with a name."""
     t, s = np.indices(shape)
-    (T, S), frames = shape, {}
-    frames = {"in the first frame": t == 0, "in the last frame": t == T - 1, "after the first frame": t > 0,
-              "before the last frame": t < T - 1}
+    (T, S), frames = shape, _frame_sets(t, len(t))
     if problem.loss == "ctc":
         z = np.full(S, problem.blank)
         z[1::2] = problem.targets
@@ -165,8 +223,8 @@ def _table_sets(problem, shape):
                   "in the last two states": s >= S - 2, "before the last two states": s < S - 2,
                   "in the blanks' states": s % 2 == 0, "in the labels' states": s % 2 == 1,
                   "in states 2 and later": s > 1, "in states 3 and later": s > 2,
-                  "at a label that is equal to the one before it, or after it": s >= np.argmax(repeats)
-                  if repeats.any() else np.zeros(shape, dtype=bool)}
+                  "from the state of the first label that is equal to the one before it on":
+                      s >= np.argmax(repeats) if repeats.any() else np.zeros(shape, dtype=bool)}
     else:
         states = {"at u = 0": s == 0, "at u = U": s == S - 1, "at u > 0": s > 0, "at u < U": s < S - 1,
                   "at u > 1": s > 1, "at the first node": (t == 0) & (s == 0),
@@ -183,8 +241,11 @@ def drawn(tried, ladder, *, expected=True) -> str:
     case = tried.case
     lines = [f"{name} = {_written(name, value)}" for name, value in case.arguments.items()]
     problem = ladder.problem_of(case) if ladder is not None and ladder.problem_of is not None else None
-    if problem is not None and len(problem.logits) <= 3 and len(problem.targets) <= 3:
-        lines += _alignments(problem)
+    if len(_rows(case)) <= 3 and len(case.arguments.get("targets", ())) <= 3:
+        if problem is not None:
+            lines += _alignments(alignments(problem), "probability")
+        elif ladder is not None and ladder.paths_of is not None:
+            lines += _alignments(ladder.paths_of(case), ladder.mass, "There is no path from beginning to end: Z = 0.")
     lines += _values(tried, expected)
     return "\n".join(f"{_INDENT}{line}" for line in lines)
 
@@ -215,15 +276,15 @@ def _number(x, digits=6):
     return str(x) if isinstance(x, bool) else _short(x, digits)
 
 
-def _alignments(problem):
-    found = alignments(problem)
+def _alignments(found, mass, none="There is no alignment: Z = 0."):
+    """Paths as symbols and masses, what one of these is called, and what is said if there are none."""
     if not found:
-        return ["There is no alignment: Z = 0."]
+        return [none]
     width = max(len(symbols) for symbols, _ in found)
-    lines = [f"path  {symbols:{width}}   probability {_share(mass)}" for symbols, mass in found[:_PATHS]]
+    lines = [f"path  {symbols:{width}}   {mass} {_share(each)}" for symbols, each in found[:_PATHS]]
     if len(found) > _PATHS:
         lines.append(f"and {len(found) - _PATHS} paths more")
-    total = sum(mass for _, mass in found)
+    total = sum(each for _, each in found)
     return [*lines, f"Z = {_share(total)}, -log Z = {-np.log(total):.6g}" if total else "Z = 0"]
 
 

@@ -22,7 +22,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from . import class_report
@@ -36,7 +36,7 @@ from .receipts import LARGEST as LARGEST_RECEIPT
 from .receipts import compared
 from .release import for_student, prove, read, variant_of
 from .roster import Roster
-from .verdicts import Verdict
+from .verdicts import NOTHING, Verdict
 
 __all__ = ["Course", "Result"]
 
@@ -66,6 +66,16 @@ class Result:
         if self.failure:
             raise ValueError(f"{self.student} has no mark: {self.failure}")
         return sum(verdict.points for verdict in self.verdicts)
+
+    def as_data(self) -> dict:
+        """What later gradings of other students need to know of this one."""
+        return {name: value for name, value in asdict(replace(self, submission=None)).items() if name != "submission"}
+
+    @classmethod
+    def of_data(cls, data) -> Result:
+        verdicts = [Verdict(**{**each, "findings": tuple(each["findings"]), "details": tuple(each["details"])})
+                    for each in data["verdicts"]]
+        return cls(**{**data, "verdicts": verdicts})
 
     def __str__(self):
         mark = "not graded" if self.failure else f"{self.points:g} of {self.total:g} points"
@@ -166,8 +176,11 @@ class Course:
         return list(self.graded(assignment, submissions))
 
     def graded(self, assignment, submissions: list[Submission]) -> Iterator[Result]:
-        """The result of each submission, once it is graded and its report is written; the class's report at the end."""
-        released, results = self.release(assignment), []
+        """The result of each submission, once it is graded and its report is written; the class's report at the end.
+
+        Table and class's report have the students who were graded earlier, too, each with the last result.
+        """
+        released, results = self.release(assignment), {each.student: each for each in self.earlier(assignment)}
         refuse_sealed(ASSIGNMENTS[assignment])
         self._raise_fences()
         for submission in submissions:
@@ -180,11 +193,22 @@ class Course:
                 self._keep(assignment, submission.student, traceback.format_exc())
                 said = f"The grader failed: {type(error).__name__}: {error}"[:500]
                 result = self._without_mark(assignment, submission, said, begin)
-            results.append(self._reported(assignment, result))
-            self._tabulate(assignment, results)
-            yield results[-1]
-        class_report.write(self.folder, assignment, results)
+            results[result.student] = self._reported(assignment, result)
+            self._remember(assignment, results[result.student])
+            self._tabulate(assignment, [results[name] for name in sorted(results)])
+            yield results[result.student]
+        class_report.write(self.folder, assignment, [results[name] for name in sorted(results)])
 
+    def earlier(self, assignment) -> list[Result]:
+        """The last result of each student who was ever graded."""
+        return [Result.of_data(json.loads(path.read_text(encoding="utf-8")))
+                for path in sorted((self.folder / "results" / assignment).glob("*.json"))]
+
+    def _remember(self, assignment, result):
+        path = self.folder / "results" / assignment / f"{result.student}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.with_suffix(".part").write_text(json.dumps(result.as_data(), default=float), encoding="utf-8")
+        os.replace(path.with_suffix(".part"), path)
 
     def _raise_fences(self):
         """Try them, and do not go on if one does not stand; they are the same for all that this course grades."""
@@ -266,14 +290,15 @@ class Course:
 
     def _reported(self, assignment, result):
         """The result with its report and its page of feedback written; a page that fails takes no mark away."""
-        from .pages import self_contained
+        from .pages import self_contained, with_notes
 
         if not result.failure:
             try:
                 self._done(self.api.generate_feedback(assignment, result.student, force=True), "write feedback on",
                            assignment)
                 page = self.folder / "feedback" / result.student / assignment / f"{assignment}.html"
-                page.write_text(self_contained(page.read_text(encoding="utf-8")), encoding="utf-8")
+                text = with_notes(self_contained(page.read_text(encoding="utf-8")), result.notes)
+                page.write_text(text, encoding="utf-8")
             except Exception as error:  # whatever it is, the mark stands
                 self._keep(assignment, result.student, traceback.format_exc())
                 said = f"{type(error).__name__}: {error}".split("\n")[0]
@@ -355,9 +380,12 @@ def _sent_back(course, assignment, table, column, results):
         if submission.row is None:
             missing.append(result.student)
             continue
-        graded.append({"row": submission.row, "points": result.points, "total": result.total, "comment": str(result),
-                       "feedback": _feedback(course, assignment, table, result)})
+        graded.append({"student": result.student, "row": submission.row, "points": result.points, "total": result.total,
+                       "comment": str(result), "feedback": _feedback(course, assignment, table, result)})
     said = upload(table, assignment, graded, course.folder / "upload" / assignment, column)
+    if without := [each["student"] for each in graded if not each["feedback"]]:
+        why = ": Canvas takes it only under the names of its own Download Submissions" if table.lms == "canvas" else ""
+        said.append(f"no feedback to upload for {', '.join(without)}{why}")
     return [*said, *(f"not in {table.lms}'s table, so not in grades.csv: {name}" for name in missing)]
 
 
@@ -368,6 +396,8 @@ def _feedback(course, assignment, table, result):
     under the name that the student gave: so it gets a notebook, with the report in its first cell.
     """
     labels = [each for each in result.submission.labels if label_of(each, folder=table.lms == "moodle")]
+    if not labels and table.lms == "moodle":  # from a folder of ours: what Moodle would call it
+        labels = [table.folder_of(result.submission.row)]
     if not labels:
         return None
     if table.lms == "moodle":
@@ -408,11 +438,16 @@ def main():
         for problem in problems:
             print(problem)
         graded = [result for result in results if not result.failure]
+        if absent := _absent(roster, submissions, course.earlier(assignment)):
+            print(f"no mark, since they have handed in nothing so far ({len(absent)}):", ", ".join(absent))
         print(f"fences that stood: {', '.join(course.standing.names) or 'none'}"
               + (f"; not, as allowed: {', '.join(course.standing.down)}" if course.standing.down else ""))
         print("reports and feedback:", given.out / "reports" / assignment, "and", given.out / "feedback")
-        print("the class:", given.out / "class" / f"{assignment}.html")
-        print("gradebook:", course.export())
+        before = len(course.earlier(assignment)) - len(results)
+        print(f"the class: {given.out / 'class' / assignment}.html"
+              + (f", with {before} who were graded earlier" if before else ""))
+        course.export()
+        print("gradebook:", given.out / "grades.csv")
         if table:
             print("\n".join(_sent_back(course, assignment, table, given.column, results)))
     except (ValueError, OSError) as error:
@@ -422,10 +457,18 @@ def main():
         sys.exit(f"make grade: {len(graded)} graded; look at the {wrong} lines above that say what could not be done")
 
 
+def _absent(roster, submissions, earlier):
+    """Those of the roster who have never handed in anything."""
+    known = {each.student for each in (*submissions, *earlier)}
+    return [each.name for each in roster.students if each.name not in known] if roster else []
+
+
 def _line(result):
     """What is printed of a result: the first note, and that there are more."""
     mark = "not graded    " if result.failure else f"{result.points:5g} of {result.total:g}"
-    said = [each for each in (result.failure, result.trouble, *result.notes) if each]
+    nothing = all(verdict.findings == (NOTHING,) for verdict in result.verdicts)
+    said = [each for each in (result.failure, result.trouble, NOTHING * (nothing and not result.failure),
+                              *result.notes) if each]
     more = f" (and {len(said) - 1} more in the report)" if len(said) > 1 else ""
     return "   ".join([f"{result.student:24} {mark}   {result.seconds:.1f} s", *(f"{each}{more}" for each in said[:1])])
 

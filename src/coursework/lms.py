@@ -27,7 +27,7 @@ from pathlib import Path
 
 from .roster import Roster, Student, alike, decides, named
 
-__all__ = ["Label", "Table", "enrolled", "label_of", "upload"]
+__all__ = ["Label", "Table", "as_html", "enrolled", "label_of", "upload"]
 
 #: Moodle: Full name_12345_assignsubmission_file[_], a folder, or the beginning of a file's name.
 _MOODLE = re.compile(r"([^_]*)_(\d+)_assign(?:submission|feedback)_[a-z]+(?:_(.*))?", re.S)
@@ -156,6 +156,14 @@ class Table:
         found = re.search(r"(\d+)\s*$", self.cell(row, "Identifier"))
         return found[1] if found else ""
 
+    def folder_of(self, row) -> str:
+        """What Moodle calls the folder of a student in its downloads, and takes back; empty in Canvas's table.
+
+        Of the name Moodle reads the number only.
+        """
+        name = re.sub(r"[_/\\]", " ", self.full_name(row))
+        return f"{name}_{self._number(row)}_assignsubmission_file_" if self.lms == "moodle" else ""
+
     def row_of(self, label: Label | None, name: str = "") -> list[str] | None:
         """The row of a label, by its id; without one, the only row with this name."""
         if label and label.id and label.lms == self.lms:
@@ -163,6 +171,11 @@ class Table:
             return next((row for row in self.people() if column(row) == label.id), None)
         wanted = alike(label.name if label else name)
         found = [row for row in self.people() if wanted in map(alike, self.keys(row))]
+        return found[0] if len(found) == 1 else None
+
+    def row_in(self, roster: Roster, student: str) -> list[str] | None:
+        """The row of a student of a roster, by whatever the roster knows them as."""
+        found = [row for row in self.people() if roster.find([self.full_name(row), *self.keys(row)]) == student]
         return found[0] if len(found) == 1 else None
 
     def full_name(self, row) -> str:
@@ -250,13 +263,13 @@ def upload(table: Table, assignment: str, graded: list[dict], folder, column="")
             scaled.add(most)
         row[place] = f"{points:.2f}".rstrip("0").rstrip(".")
         if _COMMENTS in table.header and table.lms == "moodle":
-            row[table.header.index(_COMMENTS)] = html.escape(each["comment"]).replace("\n", "<br>")
+            row[table.header.index(_COMMENTS)] = as_html(each["comment"])
     folder.mkdir(parents=True, exist_ok=True)
     columns = None
     if table.lms == "canvas":  # only what says who it is, and this assignment: nothing else can change
         columns = [*table.header[:table.header.index("Section") + 1], column]
     (folder / "grades.csv").write_text(table.text(columns), encoding="utf-8", newline="")
-    said.append(f"{folder / 'grades.csv'}: {len(graded)} grades in the column {column!r}")
+    said.append(f"{folder / 'grades.csv'}: {_counted(len(graded), 'grade')} in the column {column!r}")
     if scaled:
         said.append(f"the platform has {', '.join(f'{most:g}' for most in sorted(scaled))} points for the assignment; "
                     "grades.csv has the grades in that measure")
@@ -267,8 +280,35 @@ def upload(table: Table, assignment: str, graded: list[dict], folder, column="")
         files = [each["feedback"] for each in graded if each["feedback"]]
         for name, content in files:
             archive.writestr(name, content)
-    said.append(f"{folder / 'feedback.zip'}: {len(files)} files")
+    said.append(f"{folder / 'feedback.zip'}: {_counted(len(files), 'file')}")
     return said
+
+
+def as_html(report: str) -> str:
+    """A report as Moodle shows it in a comment, in one line: headings bold, drawn inputs with their columns kept.
+
+    Examples
+    --------
+    >>> as_html("# ada: 4 of 6\\n\\n- It says 1 < 2:\\n\\n      x  1\\n      y  2\\n")
+    '<p><strong>ada: 4 of 6</strong></p><p>It says 1 &lt; 2:</p><pre>x  1<br>y  2</pre>'
+    """
+    pieces, drawn = [], []
+    for line in [*html.escape(report).split("\n"), ""]:
+        if line.startswith("      "):
+            drawn.append(line[6:])
+            continue
+        if drawn:
+            pieces.append(f"<pre>{'<br>'.join(drawn)}</pre>")
+            drawn = []
+        if heading := re.fullmatch(r"#+ (.*)", line):
+            pieces.append(f"<p><strong>{heading[1]}</strong></p>")
+        elif line.strip():
+            pieces.append(f"<p>{line.strip().removeprefix('- ')}</p>")
+    return "".join(pieces)
+
+
+def _counted(number, what):
+    return f"{number} {what}" + "s" * (number != 1)
 
 
 # --- the roster of a table ---

@@ -12,6 +12,7 @@ from reference_impl.conformance.problem import LOSSES
 
 from .kit_names import kit_name
 from .questions.ladders import GRADIENT
+from .questions.question import NO_PATH
 from .signs import hint, sign
 from .tried import UNNAMED, same
 
@@ -123,8 +124,19 @@ class Naming:
     def _complaint(self, those):
         wrong = [each for each in those if each.wrong]
         complaint = wrong[0].complaint
-        said = hint(wrong) if complaint.endswith(UNNAMED) and self._compares else ""
+        said = (_without_a_path(wrong) or hint(wrong) if self._compares else "") if complaint.endswith(UNNAMED) else ""
         return said or complaint
+
+
+def _without_a_path(wrong):
+    """A sentence, if all that is wrong is what is said where no path exists."""
+    if any(each.case.group != NO_PATH for each in wrong):
+        return ""
+    if all(np.all(each.expected == np.inf) for each in wrong):
+        return "Where no path exists, the loss is inf."
+    if all(np.size(each.expected) and not np.any(each.expected) for each in wrong):
+        return "Where no path exists, all entries are exactly 0, whatever the scores are; here they are not."
+    return ""
 
 
 def _again(graded, wrong):

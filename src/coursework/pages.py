@@ -15,7 +15,7 @@ from nbconvert.exporters import HTMLExporter
 from nbconvert.filters import markdown2html
 from pygments.formatters import HtmlFormatter
 
-__all__ = ["harmless", "of_markdown", "of_notebook", "page", "self_contained"]
+__all__ = ["harmless", "of_markdown", "of_notebook", "page", "self_contained", "with_notes"]
 
 _STYLE = """
 :root { color-scheme: light dark; }
@@ -64,6 +64,21 @@ def self_contained(text: str) -> str:
         pieces += [_FORMULA.sub(_mathml, text[end:code.start()]), code[0]]
         end = code.end()
     return "".join([*pieces, _FORMULA.sub(_mathml, text[end:])])
+
+
+def with_notes(text: str, notes) -> str:
+    """A page with notes at its top, as text.
+
+    Examples
+    --------
+    >>> with_notes("<body><h1>x</h1></body>", ["1 < 2"])
+    '<body><div style="border: 1px solid; padding: .5rem 1rem; margin: 1rem"><p>1 &lt; 2</p></div><h1>x</h1></body>'
+    """
+    if not notes:
+        return text
+    said = "".join(f"<p>{html.escape(note)}</p>" for note in notes)
+    box = f'<div style="border: 1px solid; padding: .5rem 1rem; margin: 1rem">{said}</div>'
+    return re.sub(r"<body\b[^>]*>", lambda body: body[0] + box, text, count=1)
 
 
 def _mathml(found):

@@ -249,10 +249,18 @@ def _parsed(text):
     except RecursionError:
         raise NoNotebook("The file is not a notebook: it is nested too deeply.") from None
     except ValueError as error:
-        raise NoNotebook(f"The file is not a notebook: {str(error)[:200]}") from None
+        instead = _instead(text)
+        why = f", but {instead}. Hand in the .ipynb file itself" if instead else f": it is no JSON ({str(error)[:200]})"
+        raise NoNotebook(f"The file is not a notebook{why}.") from None
     if not isinstance(data, dict) or _raw_cells(data) is None:
         raise NoNotebook("The file is not a notebook: it has no list of cells.")
     return data
+
+
+def _instead(text):
+    """What the file is instead, by how it begins; empty if that says nothing."""
+    kinds = (("%PDF", "a PDF"), ("PK\3\4", "a zip"), ("<", "a page of HTML or XML"))
+    return next((what for begin, what in kinds if text.lstrip().startswith(begin)), "")
 
 
 def _raw_cells(data):
@@ -309,7 +317,7 @@ def _cells(data, ours, notes):
         if text.strip() or role:
             cells.append(_Cell(kind if kind in _KINDS else "raw", text, role))
     if by_id:
-        notes.append("These cells were told by their ids, since nbgrader's marks are missing: "
+        notes.append("nbgrader's marks are missing; these cells were recognised by their ids: "
                      f"{', '.join(by_id)[:300]}.")
     if broken:
         notes.append(f"{broken} entries of the file are no cells, and were left out.")
@@ -445,7 +453,7 @@ def _found_elsewhere(cells, ours, notes):
         elif found:
             unmarked.append(role)
     if unmarked:
-        notes.append(f"These answers were told by what their cells define, since nbgrader's marks are missing: "
+        notes.append(f"nbgrader's marks are missing; these answers were recognised by what their cells define: "
                      f"{', '.join(unmarked)}.")
     return cells
 

@@ -86,6 +86,8 @@ def read_receipt(content: bytes) -> dict:
         raise ValueError("it is no JSON") from None
     if not isinstance(receipt, dict):
         raise ValueError("it is no object of JSON")
+    if missing := [name for name in _FIELDS if name not in receipt]:
+        raise ValueError(f"it has no {', '.join(missing[:3])}")
     for name, kind in _FIELDS.items():
         if not isinstance(receipt.get(name), kind) or isinstance(receipt[name], bool):
             raise ValueError(f"{name} = {str(receipt.get(name))[:40]!r}; expected what a check writes there")

@@ -7,6 +7,7 @@ then reads the points from the cells' outputs, which this file has written, and 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from functools import partial
@@ -90,6 +91,7 @@ class SandboxedExecute(Execute):
                     self._watch.end()
                 self._fenced.end()
             resources["coursework_fences"] = self.standing.names
+        _show_variant(nb, seeds[0])
         resources["coursework_cases"], resources["coursework_answers"] = drawn, self._answered
         return nb, resources
 
@@ -193,6 +195,13 @@ class Referee(NbGraderPreprocessor):
                             new_output("execute_result", {"text/plain": str(verdict.points)}, execution_count=1)]
         self.kept[given["assignment"], given["student"]] = verdicts, resources["coursework_fences"]
         return nb, resources
+
+
+def _show_variant(nb, variant):
+    """Write the student's number into the cell that was put back with 0, so that feedback shows what was graded."""
+    for cell in nb.cells:
+        if cell.metadata.get("nbgrader", {}).get("locked"):
+            cell.source = re.sub(r"^variant = 0\b", f"variant = {variant}", cell.source, flags=re.M)
 
 
 def _found(question, drawn, spent):

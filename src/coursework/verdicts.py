@@ -9,12 +9,15 @@ from .effort import said, sufficient
 from .naming import Naming
 from .tried import UNNAMED, Tried
 
-__all__ = ["Verdict", "judge", "right_answers"]
+__all__ = ["NOTHING", "Verdict", "judge", "right_answers"]
 
 _CARRIED = ("With a right `{names}` in the place of yours it is right. The error there costs points there, and is not "
             "counted again here.")
 _BESIDES = "With a right `{names}` in the place of yours, so that the error there is not counted again, this is left:"
 _SMALLEST = "The smallest input that fails:"
+#: Of an answer that is as it was handed out, there is no more to say.
+NOTHING = "Nothing was written there."
+_STUB, _NONE = "NotImplementedError: ", "TypeError: NoneType; expected"
 
 
 @dataclass(frozen=True)
@@ -59,15 +62,18 @@ def judge(question, cases, answers, measure=None, again=None) -> Verdict:
         points, findings = judged
         return Verdict(question.name, points, question.total, tuple(findings) or ("right",))
     own, helped = _own_and_helped(question, cases, answers)
+    if _unwritten(helped or own):
+        return Verdict(question.name, 0.0, question.total, (NOTHING,))
     wrong, wrong_with_help = _wrong_groups(question, own), _wrong_groups(question, helped)
     carried = [group for group in wrong if helped and group not in wrong_with_help]
     wrong = [group for group in wrong if group not in carried]
     points = sum((worth for group, worth in question.points.items() if group not in wrong), 0.0)
     findings, details = _found(question, cases, answers, wrong, helped or own, again if not helped else None)
     if carried or wrong and helped:
-        names = "`, `".join(sorted({name for each in helped for name in each.answer.get("helped", ())
-                                    if name in question.helpers}))
-        findings.insert(0, (_BESIDES if wrong else _CARRIED).format(names=names))
+        known = {*question.helpers, *(name for aids in question.aids.values() for name in aids)}
+        names = sorted({name for each in helped for name in each.answer.get("helped", ()) if name in known})
+        if names:
+            findings.insert(0, (_BESIDES if wrong else _CARRIED).format(names="`, `".join(names)))
     if question.effort and any(each.case.large and each.case.group in wrong for each in own):
         points = 0.0
     elif question.effort and measure:
@@ -101,7 +107,7 @@ def _filled(cases, answers):
 def _own_and_helped(question, cases, answers):
     """What was answered, and what with right functions of earlier questions; nothing, if there was no need for that."""
     own = _tried(question, cases, answers, [i for i, case in enumerate(cases) if case.graded])
-    helped = [i for i, case in enumerate(cases) if case.helpers and not case.small]
+    helped = [i for i, case in enumerate(cases) if (case.helpers or case.aids) and not case.small]
     needed = not any(answers[i].get("skipped") for i in helped)
     return own, _tried(question, cases, answers, helped) if needed else []
 
@@ -111,6 +117,15 @@ def _tried(question, cases, answers, places):
     expected = question.answers(question.right, [cases[i] for i in places])
     return [Tried(cases[i], answers[i], right, question.tolerance)
             for i, right in zip(places, expected, strict=True)]
+
+
+def _unwritten(tried):
+    """Whether every answer is the one of the version that is handed out: its error, or None where a value is asked."""
+    def untouched(each):
+        error = str(each.answer.get("error", ""))
+        return error.strip() == _STUB.strip() or not each.case.arguments and error.startswith(_NONE)
+
+    return bool(tried) and all(map(untouched, tried))
 
 
 def _wrong_groups(question, tried):

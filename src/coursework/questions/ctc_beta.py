@@ -83,6 +83,8 @@ QUESTIONS = [
             lambda log_alpha, log_beta: np.logaddexp.reduce(log_alpha + log_beta, axis=0),
         "It takes the best state of each frame, not the sum.":
             lambda log_alpha, log_beta: (log_alpha + log_beta).max(axis=1),
+        "It adds up alpha over the states, and beta, and multiplies the sums; it is the products that are added up.":
+            lambda log_alpha, log_beta: np.logaddexp.reduce(log_alpha, axis=1) + np.logaddexp.reduce(log_beta, axis=1),
         "It is Z, not log Z.": lambda log_alpha, log_beta: np.exp(log_z_of_frames(log_alpha, log_beta)),
         "It is minus log Z.": lambda log_alpha, log_beta: -log_z_of_frames(log_alpha, log_beta),
         "It is log Z once; every frame has one.": lambda log_alpha, log_beta: log_z_of_frames(log_alpha, log_beta)[0],

@@ -38,9 +38,18 @@ def of_logits(field, problems, sign=1.0, **more) -> Ladder:
                   lambda case: _problem(case, "logits"), field, "logits", sign)
 
 
-def of_another_loss(problems, scores="log_probs") -> Ladder:
-    """A question about a loss that the kit does not have, of log-probs or logits, targets and blank."""
-    return Ladder(problems, lambda problem: Case("", _arguments(problem, scores)))
+def of_another_loss(problems, scores="log_probs", paths=None, mass="probability") -> Ladder:
+    """A question about a loss that the kit does not have, of log-probs or logits, targets and blank.
+
+    ``paths`` of log-probs, targets, blank and rule are its paths, as text, with the ``mass`` of each.
+    """
+    def paths_of(case):
+        given = case.arguments
+        return paths(log_softmax(given[scores]) if scores == "logits" else given[scores], given["targets"],
+                     given["blank"], case.facts["rule"])
+
+    return Ladder(problems, lambda problem: Case("", _arguments(problem, scores)), paths_of=paths and paths_of,
+                  mass=mass)
 
 
 def _arguments(problem, scores):
@@ -101,6 +110,7 @@ def _utterances(kind, logits):
         yield masked
     yield problem(2, [1], 4, 3)
     yield problem(3, [2, 1], 4, 3)
+    yield problem(2, [1, 2, 1], 3)
     yield problem(4, [1, 2, 3], 4)
     yield problem(4, [1, 2, 1], 3)
     yield problem(5, [2, 1, 1], 3)

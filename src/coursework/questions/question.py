@@ -12,7 +12,11 @@ import numpy as np
 from ..encoding import encoded
 from ..oracle import Function
 
-__all__ = ["Case", "Faster", "Ladder", "Question", "Smaller"]
+__all__ = ["NO_PATH", "Case", "Faster", "Ladder", "Question", "Smaller"]
+
+
+#: The group of the cases without a path; all questions that have such cases call it so.
+NO_PATH = "no alignment"
 
 
 @dataclass(frozen=True)
@@ -22,7 +26,8 @@ class Case:
     ``arguments`` are handed to the answer; without any, the answer is a value, and ``facts`` are what it is about.
     An argument may be an :class:`..oracle.Function`. ``large`` cases have many numbers, which travel packed, and are
     those whose time and memory is measured. ``small`` ones earn nothing, and show what is wrong. With ``helpers``,
-    right functions by name, the case is asked again with these in the place of the student's own.
+    right functions by name, the case is asked again with these in the place of the student's own. ``aids`` go with one
+    of them: by name, the helper's name and a right function.
     """
 
     group: str
@@ -31,10 +36,11 @@ class Case:
     large: bool = False
     small: bool = False
     helpers: Mapping = field(default_factory=dict)
+    aids: Mapping = field(default_factory=dict)
 
     @property
     def graded(self):
-        return not self.small and not self.helpers
+        return not self.small and not self.helpers and not self.aids
 
     def as_data(self, hand_out=Function.handed_out):
         """The case as data. What stands for a function is what ``hand_out`` makes of it: by default, for use at home,
@@ -45,8 +51,9 @@ class Case:
         }}
         if self.small:
             data["spare"] = True
-        if self.helpers:
-            data["helpers"] = {name: {"function": hand_out(value)} for name, value in self.helpers.items()}
+        if self.helpers or self.aids:
+            data["helpers"] = {name: {"function": hand_out(value)} for name, value in self.helpers.items()} | {
+                name: {"function": hand_out(value), "with": earlier} for name, (earlier, value) in self.aids.items()}
         return data
 
 
@@ -90,6 +97,10 @@ class Ladder:
         What a gradient is with respect to.
     sign : float
         The answer is the gradient times this.
+    paths_of : callable, optional
+        For a case that the kit can't tell: its paths, as text, and their masses.
+    mass : str
+        What the mass of a path is called.
     """
 
     problems: Callable[[], tuple]
@@ -98,6 +109,8 @@ class Ladder:
     about: str = ""
     variable: str = "log_probs"
     sign: float = 1.0
+    paths_of: Callable[[Case], list[tuple[str, float]]] | None = None
+    mass: str = "probability"
 
     def cases(self) -> list[Case]:
         return [replace(self.case_of(problem), small=True) for problem in self.problems()]
@@ -113,7 +126,8 @@ class Question:
 
     The small cases of a ``ladder`` show what is wrong with a wrong answer, and what would be right if
     ``shows_expected``. ``helpers`` are the right functions of earlier questions, by the names of these, which an answer
-    may call: where the student's own is wrong, the answer is asked again with a right one.
+    may call: where the student's own is wrong, the answer is asked again with a right one. ``aids`` are those that a
+    notebook asks for beside an earlier question's function: by the name of this question, right ones by name.
     """
 
     name: str
@@ -125,6 +139,7 @@ class Question:
     effort: Faster | Smaller | None = None
     ladder: Ladder | None = None
     helpers: Mapping[str, Callable] = field(default_factory=dict)
+    aids: Mapping[str, Mapping[str, Callable]] = field(default_factory=dict)
     shows_expected: bool = True
 
     #: What is found where nothing was handed in beside the notebook; the referee adds why.
@@ -146,7 +161,9 @@ class Question:
     def posed(self, *seeds) -> list[Case]:
         """All that is asked: the cases of these seeds, the same with right helpers, and the small ones."""
         def with_helpers(case):
-            return replace(case, helpers={name: Function(right) for name, right in self.helpers.items()})
+            return replace(case, helpers={name: Function(right) for name, right in self.helpers.items()}, aids={
+                name: (earlier, Function(right, nested=True))
+                for earlier, aids in self.aids.items() for name, right in aids.items()})
 
         cases = self.drawn(*seeds)
         again = [with_helpers(case) for case in cases] if self.helpers else []

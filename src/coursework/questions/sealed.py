@@ -83,7 +83,12 @@ class Own(Question):
     def posed(self, *seeds):
         """As of any question; the small cases, and the right functions of earlier questions, have the rule, too."""
         rule = self.rule(seeds[0])
-        ruled = replace(self, helpers={name: partial(right, rule=rule) for name, right in self.helpers.items()})
+
+        def of_rule(functions):
+            return {name: partial(right, rule=rule) for name, right in functions.items()}
+
+        ruled = replace(self, helpers=of_rule(self.helpers),
+                        aids={name: of_rule(aids) for name, aids in self.aids.items()})
         return [replace(case, facts={"rule": rule}) for case in Question.posed(ruled, *seeds)]
 
 
