@@ -233,6 +233,9 @@ MANGLED = {  # what was done, and what is said about it
         lambda: split(split(solved(), within=True), within=True), "split within a block. Its parts were put together"),
     "split in a function, and an empty copy between": (
         lambda: copied(split(solved(), within=True), text=stub("answer-alpha")), "split within a block. Its parts"),
+    "split in a function, the first part without a mark": (
+        lambda: each_cell(split(solved(), within=True), lambda cell: cell.update(
+            {"metadata": {}, "id": "x"} if cell["id"] == "answer-alpha" else {})), "split within a block. Its parts"),
     "split in a function, without a mark": (lambda: split(solved(), within=True, marked=False), "split within a block"),
     "nbgrader is null": (lambda: marks(solved(), lambda data: data.update(nbgrader=None)), "recognised by their ids"),
     "no marks": (lambda: marks(solved(), lambda data: data.clear()), "recognised by their ids"),

@@ -415,9 +415,10 @@ def _joined_again(cells, ours, notes):
     for cell in cells:
         above = next((each for each in reversed(joined)  # not an empty copy that stands between
                       if not (cell.role and each.role == cell.role in ours.names and _untouched(each, ours))), None)
-        if (above and above.role in ours.names and cell.kind == "code" and cell.role in (above.role, "")
-                and _continues(cell.text)):
-            above.text += "\n" + cell.text
+        if above and above.kind == cell.kind == "code" and _continues(cell.text) and (
+                above.role in ours.names and cell.role in (above.role, "")
+                or not above.role and cell.role in ours.names and ours.names[cell.role] & set(_defined(above.text))):
+            above.text, above.role = f"{above.text}\n{cell.text}", above.role or cell.role
             notes.append(f"The answer cell {above.role!r} was split within a block. Its parts were put together again.")
         elif cell.text.strip() or not above or cell.role != above.role:  # nothing is left out but empty parts
             joined.append(cell)
