@@ -88,7 +88,7 @@ assignments: .venv-course/ready  ## make the students' versions of the assignmen
 
 roster: .venv-course/ready  ## write the students of Moodle's or Canvas's table of grades, LMS=table.csv, into STUDENTS=roster.txt
 	@test -n "$(LMS)" || { echo "Of which table? make roster LMS=table.csv" >&2; exit 1; }
-	@$(COURSE) -m coursework.lms "$(LMS)" $(if $(STUDENTS),--students "$(STUDENTS)")
+	@$(COURSE) -m coursework.submissions.lms "$(LMS)" $(if $(STUDENTS),--students "$(STUDENTS)")
 
 grade: .venv-course/ready  ## grade submissions, SUBMISSIONS=folder or zip, ASSIGNMENT=name if there are several, ALLOW=fence,... that need not stand; see course/README.md
 	@test -n "$(SUBMISSIONS)" || { echo "Which ones? make grade SUBMISSIONS=folder" >&2; exit 1; }
@@ -104,7 +104,7 @@ quizzes: book .venv-course/ready  ## write the quizzes as Moodle XML into _cours
 
 check-submission: .venv/reader  ## for students: run NOTEBOOK=file as it is graded, and write a receipt to hand in with it
 	@test -n "$(NOTEBOOK)" || { echo "Which one? make check-submission NOTEBOOK=notebooks/1_ctc_alpha.ipynb" >&2; exit 1; }
-	@$(PY) -m coursework.handing_in "$(NOTEBOOK)"
+	@$(PY) -m coursework.home.handing_in "$(NOTEBOOK)"
 
 exam: .venv-course/ready  ## draw an exam, TITLE="Midterm", a sheet and a key for each name in STUDENTS=file; KINDS=10, OPTIONS=1 for four options
 	@test -n "$(TITLE)" || { echo 'Which one? make exam TITLE="Midterm" STUDENTS=roster.txt' >&2; exit 1; }

@@ -10,5 +10,5 @@ if not torch.cuda.is_available():
 
 collect_ignore_glob = [] if importlib.util.find_spec("triton") else ["src/reference_impl/torch_impl/triton_*.py"]
 if not importlib.util.find_spec("nbgrader"):  # it is in .venv-course, where these run
-    of_grading = ("referee", "fenced_kernel", "pages", "instructor_pack")
+    of_grading = ("grading/referee", "fences/fenced_kernel", "pages", "instructor_pack")
     collect_ignore_glob += [f"src/coursework/{name}.py" for name in of_grading]

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coursework.class_report import Report, asks, discrimination, kind_of, place_of, treated
+from coursework.diagnosis.verdicts import Verdict
+from coursework.grading.class_report import Report, asks, discrimination, kind_of, place_of, treated
 from coursework.questions import ASSIGNMENTS
-from coursework.verdicts import Verdict
 
 ROOT = Path(__file__).parents[1]
 SLIDES, CHAPTERS = ROOT / "book" / "teaching" / "slides", ROOT / "notebooks"

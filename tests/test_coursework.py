@@ -19,10 +19,10 @@ import pytest
 
 from coursework import check, facts
 from coursework.asking import ask
+from coursework.diagnosis.verdicts import judge
 from coursework.questions import ASSIGNMENTS, find
 from coursework.questions.question import Case, Question
 from coursework.release import BEGIN, END, STUB, ReleaseError, for_student, prove, read, variant_of, without_solutions
-from coursework.verdicts import judge
 from reference_impl.conformance.encoding import decoded, encoded
 
 ROOT = Path(__file__).parents[1]
@@ -424,7 +424,7 @@ def ended(once, course_python):
     """
     program = """
 import sys
-from coursework.grading import Course
+from coursework.grading.course import Course
 for name, limits in {"loops": {"cell_seconds": 3}, "sleeps": {"cell_patience": 5}}.items():
     Course(sys.argv[1], **limits).grade("1_ctc_alpha", f"{sys.argv[1]}/{name}")
 """

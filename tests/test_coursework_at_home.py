@@ -12,16 +12,17 @@ import pytest
 from nbclient import NotebookClient
 from test_coursework import HANGS, ROOT, run_course, source
 
-from coursework import at_home, bare, check
-from coursework.apart import LIMITS, Apart, NotApart
+from coursework import check
 from coursework.asking import ask
-from coursework.at_home import ONLY, SAME, as_graded, why
 from coursework.checking import ANSWERS
-from coursework.handing_in import NotChecked, check_notebook
+from coursework.diagnosis.verdicts import Verdict, judge
+from coursework.home import at_home, bare
+from coursework.home.apart import LIMITS, Apart, NotApart
+from coursework.home.at_home import ONLY, SAME, as_graded, why
+from coursework.home.handing_in import NotChecked, check_notebook
+from coursework.home.session import Session
 from coursework.questions import ASSIGNMENTS, find
 from coursework.release import variant_of
-from coursework.session import Session
-from coursework.verdicts import Verdict, judge
 
 on_unix = pytest.mark.skipif(sys.platform == "win32", reason="a cell is interrupted by a signal")
 
@@ -233,8 +234,8 @@ def graded(once, course_python):
             path.parent.mkdir(parents=True)
             path.write_text(json.dumps(with_lines(lines)).replace("variant = 0", f"variant = {variant_of(name)}"),
                             encoding="utf-8")
-            run = subprocess.run([sys.executable, "-m", "coursework.handing_in", path], capture_output=True, text=True,
-                                 env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, timeout=HANGS)
+            run = subprocess.run([sys.executable, "-m", "coursework.home.handing_in", path], capture_output=True,
+                                 text=True, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, timeout=HANGS)
             assert run.returncode == 0, run.stderr
             path.with_suffix(".said").write_text(run.stdout, encoding="utf-8")
         run = run_course(course_python, "-m", "coursework.grading", folder / "in", "--out", folder / "out")
@@ -261,7 +262,7 @@ def test_answers_go_by_one_name():
 
 
 def test_the_limits_are_those_of_the_grader(course_python):
-    program = ("import json\nfrom coursework.referee import SandboxedExecute as S\n"
+    program = ("import json\nfrom coursework.grading.referee import SandboxedExecute as S\n"
                f"print(json.dumps({{name: getattr(S, name).default_value for name in {list(LIMITS)!r}}}))")
     run = run_course(course_python, "-c", program)
     assert json.loads(run.stdout) == LIMITS, run.stderr

@@ -12,8 +12,8 @@ import pytest
 from coursework import calibration
 from coursework.asking import ask
 from coursework.calibration import REFERENCE, SLOWEST, Used, allowed, slowness
+from coursework.diagnosis.verdicts import judge
 from coursework.questions import ASSIGNMENTS
-from coursework.verdicts import judge
 from coursework.watching import Watch
 from reference_impl.conformance.encoding import encoded
 

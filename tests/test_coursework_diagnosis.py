@@ -17,12 +17,12 @@ from test_coursework import ROOT, find, run_course, source, text_of
 
 from coursework import check
 from coursework.asking import SPARE, ask, released
-from coursework.counterexamples import circumstances, drawn, places
+from coursework.diagnosis.counterexamples import circumstances, drawn, places
+from coursework.diagnosis.tried import Tried, same
+from coursework.diagnosis.verdicts import judge, right_answers
 from coursework.questions import ASSIGNMENTS, ladders
 from coursework.questions.question import Case, Question
 from coursework.questions.sealed import Own
-from coursework.tried import Tried, same
-from coursework.verdicts import judge, right_answers
 from reference_impl import ctc, log_softmax, rnnt
 from reference_impl.conformance.encoding import decoded, encoded
 
@@ -447,7 +447,7 @@ def test_the_grader_carries_errors_forward(once, course_python):
     program = """
 import json, sys
 from pathlib import Path
-from coursework.grading import Course, SOURCES
+from coursework.grading.course import Course, SOURCES
 from coursework.corpus import changed
 from coursework.release import read
 folder, entry = Path(sys.argv[1]), json.loads(sys.argv[2])

@@ -17,10 +17,12 @@ from pathlib import Path
 import pytest
 from test_coursework import ROOT, SOURCES, run_course
 
-from coursework import acts, fences, landlock, probing, seccomp
-from coursework.fenced import Fenced, Layers, NotFenced, layers_here, scratch_folder
-from coursework.fences import FENCES, FencesDown, Standing, named, required
+from coursework.fences import acts, landlock, probing, seccomp
+from coursework.fences import standing as fences
+from coursework.fences.fenced import Fenced, Layers, NotFenced, layers_here, scratch_folder
+from coursework.fences.standing import FENCES, FencesDown, Standing, named, required
 
+FENCES_PY = ROOT / "src" / "coursework" / "fences"
 on_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="these fences are Linux's")
 every_fence = pytest.mark.parametrize("fence", FENCES)
 
@@ -125,8 +127,7 @@ seccomp.raise_fence()
 for number in (seccomp._LAST + 1, 5000, 2**30, 2**30 + 39):
     print(libc.syscall(ctypes.c_long(number)), ctypes.get_errno())
 """
-    run = subprocess.run([sys.executable, "-c", program], cwd=ROOT / "src" / "coursework", capture_output=True,
-                         text=True)
+    run = subprocess.run([sys.executable, "-c", program], cwd=FENCES_PY, capture_output=True, text=True)
     if "takes no filter" in run.stderr:
         pytest.skip("there is no filter of calls here")
     assert run.stdout.split("\n")[:-1] == [f"-1 {errno.ENOSYS}"] * 4, run.stderr
@@ -152,7 +153,7 @@ def test_what_the_filter_lets_through(lines, allowed):
     """Threads, signals to itself, pairs of sockets; not processes, signals to others, sockets that reach anybody."""
     program = f"""
 import ctypes, fcntl, os, resource, signal, socket, subprocess, sys, threading
-sys.path.insert(0, {str(ROOT / 'src' / 'coursework')!r})
+sys.path.insert(0, {str(FENCES_PY)!r})
 import seccomp
 libc = ctypes.CDLL(None)
 try:
@@ -212,7 +213,7 @@ def test_it_ends_with_the_grader(layers, wrapped):
         pytest.skip("bubblewrap does not run here")
     program = f"""
 import time
-from coursework.fenced import Fenced, layers_here, scratch_folder
+from coursework.fences.fenced import Fenced, layers_here, scratch_folder
 with scratch_folder() as scratch:
     fenced = Fenced(scratch, layers_here(without={[] if wrapped else ['bubblewrap']}), address_space=2**30, seconds=60)
     fenced.give("fences/acts.py", (fenced.given / "fences" / "acts.py").read_bytes() + {SLEEPS.encode()!r})
@@ -287,10 +288,11 @@ def test_reading_the_secret_is_tried_on_the_real_one(tmp_path):
 
 WITHOUT = """
 import sys
-from coursework import fences, grading
+from coursework.fences import standing as fences
+from coursework.grading import command
 fences.layers_here = lambda **_: fences.Layers()
 sys.argv[0] = "grading"
-grading.main()
+command.main()
 """
 
 
@@ -314,7 +316,7 @@ def test_make_grade_refuses(course_python, tmp_path):
 
 STOPPED = """
 import sys
-from coursework.grading import Course
+from coursework.grading.course import Course
 
 class Stopped(Course):
     def _graded(self, assignment, submission, *rest):
@@ -346,9 +348,10 @@ def test_a_process_that_cannot_be_started_is_no_mark(course_python, tmp_path):
     (there / "1_ctc_alpha.ipynb").write_bytes((SOURCES / "1_ctc_alpha" / "1_ctc_alpha.ipynb").read_bytes())
     program = """
 import sys
-from coursework import fences, grading
+from coursework.fences import standing as fences
+from coursework.grading import command
 fences.proved = lambda **_: fences.Standing(fences.Layers(bubblewrap="/bin/false"), {"writing": []})
-grading.main()
+command.main()
 """
     run = run_course(course_python, "-c", program, tmp_path / "in", "--out", tmp_path / "out")
     assert run.returncode == 1 and "not graded" in run.stdout, run.stderr

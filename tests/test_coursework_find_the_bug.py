@@ -14,13 +14,13 @@ import pytest
 from coursework import oracle
 from coursework.asking import ask
 from coursework.calling import LARGEST_REQUEST, PATIENCE, Elsewhere
+from coursework.diagnosis.verdicts import judge
 from coursework.oracle import Function, Oracle
 from coursework.questions import ASSIGNMENTS
 from coursework.questions import find_the_bug as bugs
 from coursework.questions.checks import BUG, FORMS, RIGHT
 from coursework.questions.ctc_inputs import utterances
 from coursework.release import read
-from coursework.verdicts import judge
 from reference_impl import batched, ctc, log_softmax
 from reference_impl.conformance.encoding import decoded, encoded
 

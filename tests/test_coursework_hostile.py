@@ -13,8 +13,8 @@ import tomllib
 import pytest
 from test_coursework import run_course
 
-from coursework import hostile
-from coursework.fences import FENCES
+from coursework.fences import hostile
+from coursework.fences.standing import FENCES
 
 ASSIGNMENT = "1_ctc_alpha"
 ENTRIES = hostile.listed(ASSIGNMENT)

@@ -15,11 +15,11 @@ import pytest
 from coursework import check
 from coursework import effort as effort_module
 from coursework.asking import ask
+from coursework.diagnosis.verdicts import judge
 from coursework.effort import Meter, measured_here, said, slow_seconds, sufficient
 from coursework.questions import ASSIGNMENTS
 from coursework.questions.make_it_fast import arc_posteriors, gradient, slow_gradient
 from coursework.questions.question import Case, Faster, Question, Smaller
-from coursework.verdicts import judge
 from reference_impl import rnnt
 from reference_impl.conformance.encoding import decoded, encoded
 

@@ -254,7 +254,7 @@ def test_the_second_file_of_vectors(kind):
 def test_one_line_of_the_package_is_no_port():
     """What `right_results` makes answers the first file, and nothing of the second."""
     from coursework.asking import ask
-    from coursework.verdicts import judge
+    from coursework.diagnosis.verdicts import judge
     from reference_impl.conformance.vectors import right_results
 
     first = find("8_port_a_loss", "results_file").drawn(3)[0].facts["ctc"]

@@ -15,9 +15,9 @@ from test_vectors import PORT, node
 
 from coursework import facts
 from coursework.asking import ask
+from coursework.diagnosis.verdicts import judge
 from coursework.questions import FILES, find, port_own
 from coursework.release import read, variant_of
-from coursework.verdicts import judge
 from reference_impl.conformance.vectors import right_results
 
 NAME = "8_port_a_loss"

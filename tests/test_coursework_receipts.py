@@ -8,10 +8,10 @@ import sys
 import pytest
 from test_coursework import ROOT, source
 
-from coursework import receipts
 from coursework.asking import ask
 from coursework.questions import ASSIGNMENTS, find
-from coursework.receipts import SUFFIX, compared, hash_of_code, of_notebook, on_visible, read_receipt
+from coursework.submissions import receipts
+from coursework.submissions.receipts import SUFFIX, compared, hash_of_code, of_notebook, on_visible, read_receipt
 
 NAME = "1_ctc_alpha"
 POINTS = {name: float(question.total) for name, question in ASSIGNMENTS[NAME].items()}
@@ -107,8 +107,8 @@ def test_other_questions_are_other_versions(monkeypatch, tmp_path):
 
 
 def check_submission(*arguments):
-    return subprocess.run([sys.executable, "-m", "coursework.handing_in", *arguments], capture_output=True, text=True,
-                          env={**os.environ, "PYTHONPATH": str(ROOT / "src")})
+    return subprocess.run([sys.executable, "-m", "coursework.home.handing_in", *arguments], capture_output=True,
+                          text=True, env={**os.environ, "PYTHONPATH": str(ROOT / "src")})
 
 
 def test_the_command_writes_a_receipt_and_leaves_the_notebook_alone(tmp_path):

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from test_coursework import run_course
 
-from coursework import course_secret
-from coursework.course_secret import secret_of
+from coursework.grading import course_secret
+from coursework.grading.course_secret import secret_of
 
 GOOD = "0123456789abcdef" * 2
 

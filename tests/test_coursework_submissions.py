@@ -119,11 +119,12 @@ def test_no_mark_is_no_zero(honest):
 
 FAILS = """
 import sys
-from coursework import grading, pages
-from coursework.fenced import Layers
-from coursework.fences import Standing
-from coursework.grading import main
-from coursework.referee import Referee, SandboxedExecute
+from coursework import pages
+from coursework.grading import course as grading
+from coursework.fences.fenced import Layers
+from coursework.fences.standing import Standing
+from coursework.grading.command import main
+from coursework.grading.referee import Referee, SandboxedExecute
 
 read, prepare, judge, reduced = grading.read_files, SandboxedExecute._prepare, Referee.preprocess, pages.self_contained
 
@@ -210,8 +211,8 @@ def test_reports_are_written_one_by_one(course_python, tmp_path):
     program = """
 import sys
 from pathlib import Path
-from coursework.collecting import collect
-from coursework.grading import Course
+from coursework.submissions.collecting import collect
+from coursework.grading.course import Course
 folder = Path(sys.argv[1])
 course = Course(folder / "course")
 results = course.graded("1_ctc_alpha", collect(folder / "in")[0])
@@ -271,7 +272,7 @@ raise ValueError("z" * 10_000_000)
     filled(tmp_path / "in", {f"ada/{NAME}.ipynb": as_bytes(notebook)})
     program = """
 import resource, sys
-from coursework.grading import Course
+from coursework.grading.course import Course
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 result, = Course(f"{sys.argv[1]}/course").grade("1_ctc_alpha", f"{sys.argv[1]}/in")
 print(result.points, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1e5)

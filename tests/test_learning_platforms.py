@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from coursework.collecting import collect
 from coursework.handing_out import for_moodle
-from coursework.lms import Label, Table, enrolled, label_of, upload
-from coursework.roster import Roster, Student, alike, named
+from coursework.submissions.collecting import collect
+from coursework.submissions.lms import Label, Table, enrolled, label_of, upload
+from coursework.submissions.roster import Roster, Student, alike, named
 
 SRC = Path(__file__).parents[1] / "src"
 
@@ -184,8 +184,8 @@ def test_what_is_no_roster(tmp_path, text, said):
 def test_the_command(tmp_path):
     (tmp_path / "table.csv").write_text(WORKSHEET, encoding="utf-8")
     (tmp_path / "roster.txt").write_text("\ufeffzoe,  Zoe\u0308 Müller\n\nkarl\n", encoding="utf-8")
-    run = subprocess.run([sys.executable, "-m", "coursework.lms", "table.csv"], cwd=tmp_path, capture_output=True,
-                         text=True, env={"PYTHONPATH": str(SRC)}, check=True)
+    run = subprocess.run([sys.executable, "-m", "coursework.submissions.lms", "table.csv"], cwd=tmp_path,
+                         capture_output=True, text=True, env={"PYTHONPATH": str(SRC)}, check=True)
     assert run.stdout == "roster.txt: 4 students, 2 of them new; addresses or ids added for 1\n"
     assert [each.name for each in Roster.read(tmp_path / "roster.txt").students] == [
         "zoe", "karl", "Ada_Lovelace", "Emmy_Noether"]

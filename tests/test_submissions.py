@@ -21,10 +21,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import coursework
-from coursework.collecting import File, Unreadable, attached, candidates, collect
-from coursework.reading import LARGEST, NoNotebook, Undecided, of_assignment, read_files, read_submission
 from coursework.release import read, without_solutions
-from coursework.roster import Roster, Student
+from coursework.submissions.collecting import File, Unreadable, attached, candidates, collect
+from coursework.submissions.reading import LARGEST, NoNotebook, Undecided, of_assignment, read_files, read_submission
+from coursework.submissions.roster import Roster, Student
 
 ROOT = Path(__file__).parents[1]
 NAME = "1_ctc_alpha"

@@ -55,11 +55,11 @@ def check(assignment, name, answer, variant=0):
 
         publish_display_data({ANSWERS: {"name": name, "answers": ask(answer, _given(name)["cases"])}})
         return None
-    from .at_home import as_graded
+    from .diagnosis.verdicts import judge
     from .effort import measured_here
+    from .home.at_home import as_graded
     from .questions import find
     from .questions.sealed import Sealed
-    from .verdicts import judge
 
     question = find(assignment, name)
     cases = question.posed(variant)
@@ -78,8 +78,8 @@ def check(assignment, name, answer, variant=0):
 
 def _wrong_helpers(assignment, question, answer, variant):
     """Which earlier questions' functions, of those that an answer may find by name, are wrong or not there."""
+    from .diagnosis.verdicts import right_answers
     from .questions import find
-    from .verdicts import right_answers
 
     there, wrong = namespace(answer), []
     for name in question.helpers:
@@ -114,6 +114,6 @@ def _given(name):
 
 
 if INPUTS not in os.environ:  # at home: cells are remembered from here on
-    from .session import here
+    from .home.session import here
 
     here()

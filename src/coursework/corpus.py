@@ -12,7 +12,7 @@ import json
 import tomllib
 from pathlib import Path
 
-from .grading import SOURCES, Course
+from .grading.course import SOURCES, Course
 from .release import read
 
 __all__ = ["CORPUS", "changed", "graded", "listed", "write"]

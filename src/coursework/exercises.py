@@ -10,7 +10,7 @@ import inspect
 import numpy as np
 
 from .asking import ask
-from .verdicts import Verdict, judge
+from .diagnosis.verdicts import Verdict, judge
 
 __all__ = ["check_exercise"]
 

@@ -15,10 +15,10 @@ import sys
 import zipfile
 from pathlib import Path
 
-from .grading import Course
-from .lms import Table
+from .grading.course import Course
 from .questions import ASSIGNMENTS
-from .roster import Roster
+from .submissions.lms import Table
+from .submissions.roster import Roster
 
 __all__ = ["for_moodle", "names"]
 

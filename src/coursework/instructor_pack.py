@@ -21,7 +21,7 @@ import nbformat
 from bs4 import BeautifulSoup
 from nbclient import NotebookClient
 
-from .grading import SOURCES, Course
+from .grading.course import SOURCES, Course
 from .handing_out import names
 from .pages import of_markdown, of_notebook, page
 from .questions import ASSIGNMENTS

@@ -17,7 +17,7 @@ import numpy as np
 
 from .calling import LARGEST_REQUEST, taken_apart
 from .encoding import decoded, encoded
-from .fenced import pair
+from .fences.fenced import pair
 
 __all__ = ["CALLS", "ENTRIES", "Function", "Oracle"]
 

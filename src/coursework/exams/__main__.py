@@ -13,7 +13,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from ..course_secret import secret_of
+from ..grading.course_secret import secret_of
 from ..handing_out import names
 from ..release import number_of
 from .bank import sheet

@@ -5,7 +5,7 @@ submissions", the grading worksheet, the zip of feedback files); Canvas's are th
 gradebook's export and import, and of "Upload Submissions". A table is written back as it came, with grades and comments
 filled in.
 
-    python -m coursework.lms TABLE --students ROSTER
+    python -m coursework.submissions.lms TABLE --students ROSTER
 
 writes the students of a table into a roster: `make roster LMS=table.csv`.
 """

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from ..asking import released
+from ..diagnosis.verdicts import Verdict, judge, right_answers
+from ..oracle import Oracle
+from ..questions import ASSIGNMENTS, FILES
 from .apart import Apart, NotApart
-from .asking import released
-from .oracle import Oracle
-from .questions import ASSIGNMENTS, FILES
 from .session import here
-from .verdicts import Verdict, judge, right_answers
 
 __all__ = ["ONLY", "SAME", "as_graded", "why"]
 

@@ -6,11 +6,11 @@ import json
 import tomllib
 from pathlib import Path
 
-from .release import read
+from ..release import read
 
 __all__ = ["HOSTILE", "SOLUTION", "listed", "write"]
 
-_COURSE = Path(__file__).parents[2] / "course"
+_COURSE = Path(__file__).parents[3] / "course"
 HOSTILE = _COURSE / "hostile"
 #: Of somebody who means no harm, and is graded after all the others.
 SOLUTION = "zoe"

@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from .encoding import decoded
-from .questions.question import Case
+from ..encoding import decoded
+from ..questions.question import Case
 
 __all__ = ["UNNAMED", "Tried", "same"]
 

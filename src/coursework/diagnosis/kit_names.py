@@ -22,7 +22,7 @@ from reference_impl.conformance.families.rnnt_recursions import GRIDS
 from reference_impl.conformance.families.shared import BOTH, GRADIENT, LOSS
 from reference_impl.conformance.problem import LOSSES, Problem
 
-from .questions.ladders import LOG_ALPHA, LOG_BETA
+from ..questions.ladders import LOG_ALPHA, LOG_BETA
 from .tried import same
 
 __all__ = ["kit_name"]

@@ -1,6 +1,6 @@
 """A student's own check of a notebook before it is handed in: `make check-submission NOTEBOOK=file`. It sends nothing.
 
-    python -m coursework.handing_in NOTEBOOK
+    python -m coursework.home.handing_in NOTEBOOK
 
 The notebook runs from top to bottom as it is on the disk, and as it is graded: apart, with the modules, the limits and
 the refusals of the grader, and behind the fences of the sandbox as far as this system has them. The points are those of
@@ -16,15 +16,15 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..asking import released
+from ..diagnosis.verdicts import Verdict, judge, right_answers
+from ..effort import Meter, share, slow_seconds
+from ..oracle import Oracle
+from ..questions import ASSIGNMENTS, FILES
+from ..questions.question import Faster
+from ..submissions.receipts import SUFFIX, of_notebook, on_visible
 from .apart import Apart, NotApart
-from .asking import released
 from .at_home import ONLY, why
-from .effort import Meter, share, slow_seconds
-from .oracle import Oracle
-from .questions import ASSIGNMENTS, FILES
-from .questions.question import Faster
-from .receipts import SUFFIX, of_notebook, on_visible
-from .verdicts import Verdict, judge, right_answers
 
 __all__ = ["Checked", "NotChecked", "check_notebook"]
 

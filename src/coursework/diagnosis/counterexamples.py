@@ -13,7 +13,7 @@ from reference_impl.conformance.judging import Wrong
 from reference_impl.conformance.locating import located
 from reference_impl.conformance.problem import LOSSES
 
-from .questions.ladders import GRADIENT, LOG_ALPHA, LOG_BETA
+from ..questions.ladders import GRADIENT, LOG_ALPHA, LOG_BETA
 
 __all__ = ["circumstances", "drawn", "places"]
 

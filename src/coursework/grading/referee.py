@@ -20,21 +20,21 @@ from nbgrader.preprocessors import Execute, NbGraderPreprocessor
 from nbgrader.utils import is_grade
 from traitlets import Any, Float, Int, Unicode
 
-from .apart import SHIPPED, importable
-from .asking import released
-from .calibration import allowed
-from .checking import ANSWERS, INPUTS
-from .effort import Meter, share, slow_seconds
-from .fenced import Fenced, scratch_folder
-from .fenced_kernel import kernel_manager
-from .oracle import Oracle
+from ..asking import released
+from ..calibration import allowed
+from ..checking import ANSWERS, INPUTS
+from ..diagnosis.verdicts import Verdict, judge, right_answers
+from ..effort import Meter, share, slow_seconds
+from ..fences.fenced import Fenced, scratch_folder
+from ..fences.fenced_kernel import kernel_manager
+from ..home.apart import SHIPPED, importable
+from ..oracle import Oracle
+from ..questions import ASSIGNMENTS, FILES
+from ..questions.question import Faster
+from ..release import number_of, variant_of
+from ..submissions.receipts import on_visible
+from ..watching import Watch
 from .outputs import BoundedSession, Room
-from .questions import ASSIGNMENTS, FILES
-from .questions.question import Faster
-from .receipts import on_visible
-from .release import number_of, variant_of
-from .verdicts import Verdict, judge, right_answers
-from .watching import Watch
 
 __all__ = ["Referee", "SandboxedExecute"]
 

@@ -23,16 +23,17 @@ from pathlib import Path
 
 from reference_impl.conformance import encoding
 
-from .asking import INPUTS
-from .calibration import allowed
-from .watching import Watch
+from ..asking import INPUTS
+from ..calibration import allowed
+from ..watching import Watch
 
 __all__ = ["LIMITS", "MODULES", "SHIPPED", "Apart", "NotApart", "Ran", "importable"]
 
 _PACKAGE = Path(__file__).parent
 #: What is importable of this package, where submissions run.
 SHIPPED = {
-    **{name: _PACKAGE / name for name in ("__init__.py", "asking.py", "calibration.py", "calling.py", "checking.py")},
+    **{name: _PACKAGE.parent / name
+       for name in ("__init__.py", "asking.py", "calibration.py", "calling.py", "checking.py")},
     "encoding.py": Path(encoding.__file__),
 }
 #: What may be imported besides Python's own modules: these distributions, and what they need.
@@ -194,8 +195,8 @@ class Apart:
         self._told, self._says = self._process.stdin, self._process.stdout
 
     def _start_fenced(self):
-        from .fenced import Fenced, NotFenced, layers_here
-        from .fenced_kernel import IPYTHON
+        from ..fences.fenced import Fenced, NotFenced, layers_here
+        from ..fences.fenced_kernel import IPYTHON
 
         layers = layers_here()
         fenced = Fenced(self._scratch, layers, address_space=self._limits["address_space"],

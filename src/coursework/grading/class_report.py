@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from .questions import ASSIGNMENTS
+from ..questions import ASSIGNMENTS
 
 __all__ = ["Place", "Report", "asks", "discrimination", "kind_of", "place_of", "treated", "write"]
 
-_ROOT = Path(__file__).parents[2]
+_ROOT = Path(__file__).parents[3]
 _TABLE, _MISCONCEPTIONS = _ROOT / "course" / "treated_in.toml", _ROOT / "book" / "teaching" / "misconceptions.md"
 #: Findings that are spoken about.
 _MOST = 3
@@ -248,7 +248,7 @@ def _table(head, rows):
 
 def write(folder, assignment, results) -> Path:
     """Write the report as Markdown and, beside it, as a page; where the Markdown is."""
-    from .pages import of_markdown
+    from ..pages import of_markdown
 
     path = Path(folder) / "class" / f"{assignment}.md"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,17 +1,12 @@
 """The fences around a submission: what each promises, and whether grading may begin. How they are built is elsewhere.
 
-    python -m coursework.fences [--without LAYER]
-
-tries each of them, and prints what stands here. `make grade` does the same before it grades, and stops if one does not
-stand that ``ALLOW`` does not name.
+`make fences` tries each of them, and prints what stands here. `make grade` does the same before it grades, and stops if
+one does not stand that ``ALLOW`` does not name.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import sys
 from dataclasses import dataclass, field
 
 from .fenced import Layers, layers_here
@@ -127,21 +122,3 @@ def required(allow=None, *, without=(), real=()) -> Standing:
             "the container of course/Containerfile. course/README.md says how.",
             f"To grade without them all the same, name what you accept: {ALLOW}={','.join(standing.down)}"]))
     return standing
-
-
-def main():
-    arguments = argparse.ArgumentParser(description="Try the fences around submissions.")
-    arguments.add_argument("--without", action="append", default=[], choices=("bubblewrap", "landlock", "seccomp"))
-    arguments.add_argument("--json", action="store_true", help="print what does not stand, and why, as JSON")
-    given = arguments.parse_args()
-    standing = proved(without=given.without)
-    if given.json:
-        print(json.dumps({"down": {name: standing.possible[name] for name in standing.down},
-                          "remarks": standing.layers.remarks}))
-    else:
-        print(standing)
-    sys.exit(bool(standing.down))
-
-
-if __name__ == "__main__":
-    main()

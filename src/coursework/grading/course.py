@@ -1,16 +1,11 @@
-"""Grades submissions with nbgrader, behind fences, and writes reports and gradebook: `make grade`.
+"""A course: releases its assignments, and grades submissions with nbgrader, into reports and a gradebook. No command.
 
-    python -m coursework.grading SUBMISSIONS [--out FOLDER] [--assignment NAME] [--students ROSTER]
-        [--lms TABLE [--column NAME]]
-
-`collecting.py` says what SUBMISSIONS may be, and `reading.py` what becomes of a file. What cannot be graded gets no
-mark: it is a line that begins with "not graded", and the exit status is 1. Needs the environment of
+`submissions.reading` says what becomes of a file. What cannot be graded gets no mark. Needs the environment of
 course/requirements.txt.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import csv
 import json
@@ -25,22 +20,20 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from ..diagnosis.verdicts import Verdict
+from ..questions import ASSIGNMENTS, FILES
+from ..questions.sealed import refuse_sealed, told
+from ..release import for_student, prove, read, variant_of
+from ..submissions.collecting import Submission, Unreadable, attached, collect, receipt_among
+from ..submissions.reading import NoNotebook, read_files
+from ..submissions.receipts import LARGEST as LARGEST_RECEIPT
+from ..submissions.receipts import compared
 from . import class_report
-from .collecting import Submission, Unreadable, attached, candidates, collect, receipt_among
 from .course_secret import secret_of
-from .lms import Table, label_of, upload
-from .questions import ASSIGNMENTS, FILES
-from .questions.sealed import refuse_sealed, told
-from .reading import LARGEST, NoNotebook, of_assignment, read_files
-from .receipts import LARGEST as LARGEST_RECEIPT
-from .receipts import compared
-from .release import for_student, prove, read, variant_of
-from .roster import Roster
-from .verdicts import NOTHING, Verdict
 
 __all__ = ["Course", "Result"]
 
-SOURCES = Path(__file__).parents[2] / "course" / "assignments"
+SOURCES = Path(__file__).parents[3] / "course" / "assignments"
 
 
 @dataclass(frozen=True)
@@ -115,7 +108,7 @@ class Course:
         from nbgrader import preprocessors as nb
         from traitlets.config import Config
 
-        from .pages import harmless
+        from ..pages import harmless
         from .referee import Referee, SandboxedExecute
 
         config = Config()
@@ -214,7 +207,7 @@ class Course:
         """Try them, and do not go on if one does not stand; they are the same for all that this course grades."""
         from traitlets.config import Config
 
-        from .fences import required
+        from ..fences.standing import required
 
         if self.standing is None:
             self.standing = required(self.allow, without=self.without, real=[
@@ -290,7 +283,7 @@ class Course:
 
     def _reported(self, assignment, result):
         """The result with its report and its page of feedback written; a page that fails takes no mark away."""
-        from .pages import self_contained, with_notes
+        from ..pages import self_contained, with_notes
 
         if not result.failure:
             try:
@@ -344,134 +337,3 @@ def _other_numbers(reading, student):
     if reading.variant in (None, own):
         return []
     return [f"The notebook has the numbers of variant {reading.variant}; it was graded with {own}, those of this name."]
-
-
-def _only_one(submissions):
-    """The assignment of submissions, by the names of their notebooks, or else by what is in them."""
-    files = [file for submission in submissions for file in submission.files]
-    found = [name for name in ASSIGNMENTS if any(rank < 2 for rank, _ in candidates(files, name))]
-    if not found:
-        found = sorted(set(map(_said_to_be, (file for _, file in candidates(files, "")))) & set(ASSIGNMENTS))
-    if not found:
-        raise ValueError("SUBMISSIONS has no notebook that is named like an assignment, as 1_ctc_alpha.ipynb is; say "
-                         "which one it is by ASSIGNMENT=")
-    if len(found) > 1:
-        raise ValueError(f"SUBMISSIONS has {', '.join(found)}; say which one by ASSIGNMENT=")
-    return found[0]
-
-
-def _said_to_be(file):
-    try:
-        return of_assignment(file.read(LARGEST))
-    except Unreadable:
-        return ""
-
-
-# --- what goes back to a learning platform ---
-
-
-def _sent_back(course, assignment, table, column, results):
-    """Write grades and feedback as the platform takes them."""
-    graded, missing = [], []
-    for result in results:
-        submission = result.submission
-        if result.failure:
-            continue
-        if submission.row is None:
-            missing.append(result.student)
-            continue
-        graded.append({"student": result.student, "row": submission.row, "points": result.points, "total": result.total,
-                       "comment": str(result), "feedback": _feedback(course, assignment, table, result)})
-    said = upload(table, assignment, graded, course.folder / "upload" / assignment, column)
-    if without := [each["student"] for each in graded if not each["feedback"]]:
-        why = ": Canvas takes it only under the names of its own Download Submissions" if table.lms == "canvas" else ""
-        said.append(f"no feedback to upload for {', '.join(without)}{why}")
-    return [*said, *(f"not in {table.lms}'s table, so not in grades.csv: {name}" for name in missing)]
-
-
-def _feedback(course, assignment, table, result):
-    """The name and the content of a student's file of feedback.
-
-    Moodle adds any file in a student's folder. Canvas takes only files that are named as it named them, and shows them
-    under the name that the student gave: so it gets a notebook, with the report in its first cell.
-    """
-    labels = [each for each in result.submission.labels if label_of(each, folder=table.lms == "moodle")]
-    if not labels and table.lms == "moodle":  # from a folder of ours: what Moodle would call it
-        labels = [table.folder_of(result.submission.row)]
-    if not labels:
-        return None
-    if table.lms == "moodle":
-        page = course.folder / "feedback" / result.student / assignment / f"{assignment}.html"
-        return (f"{labels[0]}/{assignment}.html", page.read_bytes()) if page.exists() else None
-    ours = [each for each in labels if each.lower().endswith(".ipynb")]
-    path = course.folder / "autograded" / result.student / assignment / f"{assignment}.ipynb"
-    if not ours or not path.exists():
-        return None
-    notebook = read(path)
-    report = {"cell_type": "markdown", "id": "report", "metadata": {}, "source": str(result)}
-    return ours[0], json.dumps({**notebook, "cells": [report, *notebook["cells"]]}, indent=1).encode()
-
-
-def main():
-    arguments = argparse.ArgumentParser(description="Grade the submissions of one assignment.")
-    arguments.add_argument("submissions", type=Path, help="a folder, or a zip of Moodle or Canvas")
-    arguments.add_argument("--out", type=Path, default=Path("_course"))
-    arguments.add_argument("--assignment", help="needed if the submissions have several")
-    arguments.add_argument("--students", type=Path, help="the roster that the assignment was handed out with")
-    arguments.add_argument("--lms", type=Path, help="Moodle's grading worksheet, or the CSV of Canvas's gradebook")
-    arguments.add_argument("--allow", help="fences that need not stand, with commas; by default those in ALLOW")
-    arguments.add_argument("--column", default="", help="of Canvas's CSV, if none is named like the assignment")
-    given = arguments.parse_args()
-    try:
-        course, results = Course(given.out, allow=None if given.allow is None else given.allow.split(",")), []
-        table = Table.read(given.lms) if given.lms else None
-        roster = Roster.read(given.students) if given.students else None
-        submissions, problems = collect(given.submissions, roster=roster, table=table)
-        if not submissions:
-            raise ValueError("; ".join(problems))
-        assignment = given.assignment or _only_one(submissions)
-        if table:
-            table.column_of(assignment, given.column)
-        for result in course.graded(assignment, submissions):
-            results.append(result)
-            print(_line(result), flush=True)
-        for problem in problems:
-            print(problem)
-        graded = [result for result in results if not result.failure]
-        if absent := _absent(roster, submissions, course.earlier(assignment)):
-            print(f"no mark, since they have handed in nothing so far ({len(absent)}):", ", ".join(absent))
-        print(f"fences that stood: {', '.join(course.standing.names) or 'none'}"
-              + (f"; not, as allowed: {', '.join(course.standing.down)}" if course.standing.down else ""))
-        print("reports and feedback:", given.out / "reports" / assignment, "and", given.out / "feedback")
-        before = len(course.earlier(assignment)) - len(results)
-        print(f"the class: {given.out / 'class' / assignment}.html"
-              + (f", with {before} who were graded earlier" if before else ""))
-        course.export()
-        print("gradebook:", given.out / "grades.csv")
-        if table:
-            print("\n".join(_sent_back(course, assignment, table, given.column, results)))
-    except (ValueError, OSError) as error:
-        sys.exit(f"make grade: {error}")
-    wrong = len(problems) + sum(bool(result.failure or result.trouble) for result in results)
-    if wrong:
-        sys.exit(f"make grade: {len(graded)} graded; look at the {wrong} lines above that say what could not be done")
-
-
-def _absent(roster, submissions, earlier):
-    """Those of the roster who have never handed in anything."""
-    known = {each.student for each in (*submissions, *earlier)}
-    return [each.name for each in roster.students if each.name not in known] if roster else []
-
-
-def _line(result):
-    """What is printed of a result: the first note, and that there are more."""
-    mark = "not graded    " if result.failure else f"{result.points:5g} of {result.total:g}"
-    nothing = all(verdict.findings == (NOTHING,) for verdict in result.verdicts)
-    said = [each for each in (result.failure, result.trouble, NOTHING * (nothing and not result.failure),
-                              *result.notes) if each]
-    more = f" (and {len(said) - 1} more in the report)" if len(said) > 1 else ""
-    return "   ".join([f"{result.student:24} {mark}   {result.seconds:.1f} s", *(f"{each}{more}" for each in said[:1])])
-
-
-if __name__ == "__main__":
-    main()

@@ -10,9 +10,9 @@ import numpy as np
 from reference_impl import log_softmax
 from reference_impl.conformance.problem import LOSSES
 
+from ..questions.ladders import GRADIENT
+from ..questions.question import NO_PATH
 from .kit_names import kit_name
-from .questions.ladders import GRADIENT
-from .questions.question import NO_PATH
 from .signs import hint, sign
 from .tried import UNNAMED, same
 

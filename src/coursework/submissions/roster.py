@@ -15,7 +15,7 @@ import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 
-from .release import NAME
+from ..release import NAME
 
 __all__ = ["Roster", "Student", "alike", "decides", "named"]
 

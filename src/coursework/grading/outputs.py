@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from jupyter_client.session import Session
 
-from .checking import ANSWERS
+from ..checking import ANSWERS
 
 __all__ = ["BoundedSession", "Room"]
 

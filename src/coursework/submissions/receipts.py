@@ -14,7 +14,7 @@ import json
 import platform
 from pathlib import Path
 
-from .verdicts import judge
+from ..diagnosis.verdicts import judge
 
 __all__ = ["LARGEST", "SUFFIX", "compared", "hash_of_code", "of_notebook", "on_visible", "read_receipt", "versions"]
 
@@ -24,7 +24,7 @@ LARGEST = 100_000  # bytes of a receipt
 _KIND, _VERSION = "coursework receipt", 1
 _FIELDS = {"kind": str, "version": int, "assignment": str, "variant": int, "notebook": str, "code": str, "date": str,
            "points": dict, "of": (int, float), "versions": dict, "stands": list}
-_PACKAGE = Path(__file__).parent
+_PACKAGE = Path(__file__).parents[1]
 
 
 def versions() -> dict:
@@ -61,7 +61,7 @@ def of_notebook(content: bytes, assignment, variant, points, *, stands=()) -> di
     stands : list of str
         The fences that stood.
     """
-    from .questions import ASSIGNMENTS
+    from ..questions import ASSIGNMENTS
 
     return {"kind": _KIND, "version": _VERSION, "assignment": assignment, "variant": variant,
             "notebook": hashlib.sha256(content).hexdigest(), "code": hash_of_code(json.loads(content)),

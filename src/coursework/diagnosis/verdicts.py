@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..effort import said, sufficient
 from .counterexamples import circumstances, drawn, places
-from .effort import said, sufficient
 from .naming import Naming
 from .tried import UNNAMED, Tried
 

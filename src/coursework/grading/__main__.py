@@ -1,0 +1,5 @@
+"""Grades: `python -m coursework.grading`."""
+
+from .command import main
+
+main()
