@@ -119,6 +119,12 @@ class SandboxedExecute(Execute):
                 self._look_at(name)
         super().on_cell_executed(**said)
 
+    async def _async_check_alive(self):
+        """nbclient's task looks once more after a process that has ended was given up, and then has nothing to ask."""
+        if self.kc is None:
+            raise DeadKernelError("It has ended.")
+        await super()._async_check_alive()
+
     def _look_at(self, name):
         """If later questions build on this one, and its answers are wrong, tell them of a right function."""
         if any(name in question.helpers for question in self._questions.values()):
