@@ -158,6 +158,15 @@ def test_discrimination_that_says_nothing():
     assert discrimination(np.arange(9), np.arange(9)) == pytest.approx(1)
 
 
+def test_a_small_class_hears_of_the_hardest_questions():
+    """Where nobody shares a finding."""
+    text = str(Report("1_ctc_alpha", [result(1, 1, 4, 2, alpha=(SKIPS,)),
+                                      result(1, 0, 6, 2, alpha=("The last blank is missing.",))]))
+    said = text.split("## Findings")[0]
+    assert "No two students have the same finding; these are of the hardest questions." in said
+    assert said.index("1. **The last blank is missing.** 1 of 2") < said.index(f"2. **{SKIPS}**")
+
+
 def test_remarks():
     class_ = [result(1, 0, 6 - i, 0, alpha=(SKIPS,)) for i in range(6)] + [result(1, 1, 0, 0, alpha=(SKIPS,))]
     remarks = {item.name: item.remark(7) for item in Report("1_ctc_alpha", class_).items}

@@ -386,6 +386,14 @@ def answer(log_probs, targets, blank):
     assert not any(released(case.as_data(), ["log_alpha"]).get("helpers") for case in helped)
 
 
+def test_a_stand_in_for_an_infinity_costs_the_edges():
+    """It is in every array, and one error; all else is right."""
+    verdict = graded("1_ctc_alpha", {"cell": "answer-alpha", "old": "-np.inf", "new": "-1e30"})["log_alpha"]
+    assert verdict.points == 5 and verdict.findings[0].startswith("-1e+30 stands where -inf is asked for.")
+    other = {"cell": "answer-alpha", "old": "-np.inf", "new": "-1.0"}
+    assert graded("1_ctc_alpha", other)["log_alpha"].points == 0
+
+
 def test_what_was_not_written_costs_its_own_points_only():
     """The stub of an earlier question raises in later ones, too; these have their points, or say what is theirs."""
     written = "    states = np.full"

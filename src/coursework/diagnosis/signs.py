@@ -10,11 +10,10 @@ import math
 
 import numpy as np
 
-from .tried import same
+from .tried import STANDS_IN, same
 
 __all__ = ["hint", "sign"]
 
-_LARGE = 1e3  # what stands in for an infinity is at least so large
 _ROUNDING = 3e-6  # what float32 is off by is at most so much
 _NEAR = 0.02  # and what is nearly right
 _SMALL = 0.1  # an eps is smaller
@@ -121,7 +120,7 @@ def _stand_in(wrong, pairs):
         there = np.isinf(right) & np.isfinite(value)
         if not there.any() or not same(np.where(there, right, value), right, each.tolerance):
             return ""
-        if (np.abs(value[there]) < _LARGE).any() or (np.sign(value[there]) != np.sign(right[there])).any():
+        if (np.abs(value[there]) < STANDS_IN).any() or (np.sign(value[there]) != np.sign(right[there])).any():
             return ""
         found.append(value[there].ravel()[0])
     infinity = "-inf" if found[0] < 0 else "inf"

@@ -10,10 +10,12 @@ import numpy as np
 from ..encoding import decoded
 from ..questions.question import Case
 
-__all__ = ["UNNAMED", "Tried", "same"]
+__all__ = ["STANDS_IN", "UNNAMED", "Tried", "same"]
 
 #: How the sentence ends that has no name for what is wrong.
 UNNAMED = "is wrong, in a way that has no name here"
+#: What stands in for an infinity is at least so large.
+STANDS_IN = 1e3
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +44,14 @@ class Tried:
         except ValueError:
             return None
         return value if isinstance(value, np.ndarray) and value.shape == np.shape(self.expected) else None
+
+    @cached_property
+    def stands_in(self) -> bool:
+        """Whether all that is wrong in an array is a large negative number in the place of -inf."""
+        if self.value is None or self.value.ndim == 0 or not self.wrong:
+            return False
+        there = np.isneginf(self.expected) & (self.value < -STANDS_IN)
+        return same(np.where(there, -np.inf, self.value), self.expected, self.tolerance)
 
     def against(self, expected) -> str:
         """What is wrong if this is expected."""

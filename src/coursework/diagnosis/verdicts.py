@@ -15,6 +15,7 @@ _CARRIED = ("With a right `{names}` in the place of yours it is right. The error
             "counted again here.")
 _BESIDES = "With a right `{names}` in the place of yours, so that the error there is not counted again, this is left:"
 _SMALLEST = "The smallest input that fails:"
+_EDGES = "edges"  # a group of cases
 #: Of an answer that is as it was handed out, there is no more to say.
 NOTHING = "Nothing was written there."
 _STUB, _NONE = "NotImplementedError:", "TypeError: NoneType; expected"
@@ -132,7 +133,11 @@ def _is_stub(answer):
 
 
 def _wrong_groups(question, tried):
-    return [group for group in question.points if any(each.wrong for each in tried if each.case.group == group)]
+    """What stands in for -inf is one error, though it is in every array: it costs the edges, if these have points."""
+    def costs(each):
+        return each.wrong and (each.case.group == _EDGES or _EDGES not in question.points or not each.stands_in)
+
+    return [group for group in question.points if any(costs(each) for each in tried if each.case.group == group)]
 
 
 def _found(question, cases, answers, wrong, graded, again):

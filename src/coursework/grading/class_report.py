@@ -139,17 +139,22 @@ class Report:
         return "\n".join(lines)
 
     def _to_say(self):
-        """For each place once, the findings that several have."""
-        lines, places = [], []
-        for each in self.found:
-            if each.students > 1 and each.place not in places and len(places) < _MOST:
+        """For each place once, the findings that several have; if there are none, those of the hardest questions."""
+        found, lines, places = [each for each in self.found if each.students > 1], [], []
+        if not found:
+            share = {item.name: item.share for item in self.items}
+            found = sorted(self.found, key=lambda each: share[each.question])
+            hardest = "; these are of the hardest questions" if found else ""
+            lines = [f"No two students have the same finding{hardest}.", ""]
+        for each in found:
+            if each.place not in places and len(places) < _MOST:
                 places.append(each.place)
                 lines += [f"{len(places)}. **{each.text}** {each.students} of {self.students}, in *{each.question}*.",
                           f"   Ask: {each.place.say}",
                           *([f"   In numbers: {each.place.numbers}"] if each.place.numbers else []),
                           f"   Slide *{_title(each.place.slide)}* of {_owner(each.place.slide)}, section "
                           f"*{_title(each.place.section)}* of chapter {_owner(each.place.section)}.", ""]
-        return lines or ["No two students have the same finding.", ""]
+        return lines
 
     def _findings(self):
         if not self.found:
