@@ -16,7 +16,8 @@ from coursework import check
 from coursework.asking import ask
 from coursework.checking import ANSWERS
 from coursework.diagnosis.verdicts import Verdict, judge
-from coursework.home import at_home, bare
+from coursework.fences import bare
+from coursework.home import at_home
 from coursework.home.apart import LIMITS, Apart, NotApart
 from coursework.home.at_home import ONLY, SAME, as_graded, why
 from coursework.home.handing_in import NotChecked, check_notebook

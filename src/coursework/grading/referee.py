@@ -38,7 +38,6 @@ from .outputs import BoundedSession, Room
 
 __all__ = ["Referee", "SandboxedExecute"]
 
-_PACKAGE = Path(__file__).parent
 _ENDED = "The process ended: it was told to (os._exit), or took more memory or processor time than it is given."
 _STUCK = "It ran for too long and could not be stopped: look for a loop that does not end and catches every error."
 #: The name of the error of a cell that was interrupted, and what it means.

@@ -29,11 +29,11 @@ from ..watching import Watch
 
 __all__ = ["LIMITS", "MODULES", "SHIPPED", "Apart", "NotApart", "Ran", "importable"]
 
-_PACKAGE = Path(__file__).parent
+_PACKAGE = Path(__file__).parents[1]
+_BARE = _PACKAGE / "fences" / "bare.py"
 #: What is importable of this package, where submissions run.
 SHIPPED = {
-    **{name: _PACKAGE.parent / name
-       for name in ("__init__.py", "asking.py", "calibration.py", "calling.py", "checking.py")},
+    **{name: _PACKAGE / name for name in ("__init__.py", "asking.py", "calibration.py", "calling.py", "checking.py")},
     "encoding.py": Path(encoding.__file__),
 }
 #: What may be imported besides Python's own modules: these distributions, and what they need.
@@ -189,7 +189,7 @@ class Apart:
         inherited = {"pass_fds": self._descriptors} if self._descriptors else {}
         with open(self._scratch / "said", "wb") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", str(_PACKAGE / "bare.py"), str(options)], stdin=subprocess.PIPE,
+                [sys.executable, "-I", str(_BARE), str(options)], stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE, stderr=errors, cwd=self.folder, start_new_session=True, **inherited,
                 env={**kept, "HOME": str(self.folder), "TMPDIR": str(self.folder), **self._surroundings()})
         self._told, self._says = self._process.stdin, self._process.stdout
@@ -201,7 +201,7 @@ class Apart:
         layers = layers_here()
         fenced = Fenced(self._scratch, layers, address_space=self._limits["address_space"],
                         seconds=allowed(self._limits["processor_seconds"]))
-        fenced.give("fences/bare.py", (_PACKAGE / "bare.py").read_bytes())
+        fenced.give("fences/bare.py", (_BARE).read_bytes())
         for name, source in SHIPPED.items():
             library = fenced.give(f"library/coursework/{name}", source.read_bytes()).parents[1]
         for name in IPYTHON:
