@@ -55,7 +55,10 @@ def changed(notebook, entry, source):
 
 
 def graded(assignment, folder, **options) -> list[dict]:
-    """Grade the solution, the student's version and the corpus: name, points, total, report, seconds and fences."""
+    """Grade the solution, the student's version and the corpus: name, points, total, report, seconds and fences.
+
+    The points are None where there is no mark.
+    """
     folder = Path(folder)
     course = Course(folder / "course", **options)
     released = course.release(assignment)
@@ -64,8 +67,8 @@ def graded(assignment, folder, **options) -> list[dict]:
         path = folder / "submissions" / name / f"{assignment}.ipynb"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(notebook), encoding="utf-8")
-    return [{"name": result.student, "points": result.points, "total": result.total, "report": str(result),
-             "seconds": result.seconds, "fences": result.fences}
+    return [{"name": result.student, "points": None if result.failure else result.points, "total": result.total,
+             "report": str(result), "seconds": result.seconds, "fences": result.fences}
             for result in course.grade(assignment, folder / "submissions")]
 
 
@@ -80,7 +83,8 @@ def main():
     for result in results:
         entry = expected.get(result["name"], {"says": "", "at_most": result["total"]})
         seen = "" if entry["says"] in result["report"] else f"   does not say {entry['says']!r}"
-        print(f"{result['name']:40} {result['points']:5g} of {result['total']:g} {result['seconds']:6.1f} s{seen}")
+        mark = "not graded" if result["points"] is None else f"{result['points']:5g} of {result['total']:g}"
+        print(f"{result['name']:40} {mark:10} {result['seconds']:6.1f} s{seen}")
     (given.out / "corpus.json").write_text(json.dumps(results, indent=1), encoding="utf-8")
 
 
