@@ -181,7 +181,7 @@ QUESTIONS = [
         "Its sign is wrong: the loss is minus log Z.": occupancy,
         "It is the gradient with respect to the logits.": lambda log_probs, targets, blank, rule: (
             grad_logits(log_probs, targets, blank, rule)),
-    }), ladder=_OF_LOG_PROBS, helpers={"own_loss": loss}, rules=rules, words=said),
+    }), ladder=_OF_LOG_PROBS, helpers={"own_loss": loss}, explored=False, rules=rules, words=said),
     Own("own_grad_logits", _POINTS, logit_cases, grad_logits, _in_order({
         "The softmax term is missing: it is the gradient with respect to the log-probs.":
             lambda logits, *others: -occupancy(log_softmax(logits), *others),
@@ -190,5 +190,6 @@ QUESTIONS = [
         "The softmax term is weighted by RNN-T's node occupancy, not by that of your transducer.":
             partial(_merged, node=_node_of_rnnt),
         **_mistakes(grad_logits),
-    }), ladder=_OF_LOGITS, helpers={"own_grad_log_probs": grad_log_probs}, rules=rules, words=said),
+    }), ladder=_OF_LOGITS, helpers={"own_grad_log_probs": grad_log_probs}, explored=False,
+        rules=rules, words=said),
 ]

@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 
 from ..encoding import encoded
-from ..oracle import Function
+from ..oracle import Function, entries_of
 
 __all__ = ["Case", "Faster", "Ladder", "Question", "Smaller"]
+
+#: Arguments for which a right function answers that stands in for a case: those of the case, and others once.
+_OF_A_CASE = 2
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,9 @@ class Question:
 
     The small cases of a ``ladder`` show what is wrong with a wrong answer, and what would be right if
     ``shows_expected``. ``helpers`` are the right functions of earlier questions, by the names of these, which an answer
-    may call: where the student's own is wrong, the answer is asked again with a right one.
+    may call: where the student's own is wrong, the answer is asked again with a right one. If ``explored`` is false,
+    that one answers for the case only: for two different arguments, and none with more entries than the case has. A
+    loss that answered for all would hand out its gradient.
     """
 
     name: str
@@ -126,6 +131,7 @@ class Question:
     ladder: Ladder | None = None
     helpers: Mapping[str, Callable] = field(default_factory=dict)
     shows_expected: bool = True
+    explored: bool = True
 
     #: What is found where nothing was handed in beside the notebook; the referee adds why.
     absent = ""
@@ -146,7 +152,8 @@ class Question:
     def posed(self, *seeds) -> list[Case]:
         """All that is asked: the cases of these seeds, the same with right helpers, and the small ones."""
         def with_helpers(case):
-            return replace(case, helpers={name: Function(right) for name, right in self.helpers.items()})
+            limits = {} if self.explored else {"different": _OF_A_CASE, "entries": entries_of(case.arguments)}
+            return replace(case, helpers={name: Function(right, **limits) for name, right in self.helpers.items()})
 
         cases = self.drawn(*seeds)
         again = [with_helpers(case) for case in cases] if self.helpers else []
