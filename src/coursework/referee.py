@@ -27,7 +27,7 @@ from .effort import Meter, share, slow_seconds
 from .fenced import Fenced, scratch_folder
 from .fenced_kernel import kernel_manager
 from .oracle import Oracle
-from .outputs import BoundedSession, Room
+from .outputs import BoundedSession, Room, answers_of
 from .questions import ASSIGNMENTS, FILES
 from .questions.question import Faster
 from .receipts import on_visible
@@ -204,11 +204,8 @@ def _found(question, drawn, spent):
 
 def _answers(cell, name):
     """The answers in a cell's outputs; None if there are none that can be read."""
-    for output in cell.get("outputs", []):
-        found = output.get("data", {}).get(ANSWERS)
-        if isinstance(found, dict) and found.get("name") == name and isinstance(found.get("answers"), list):
-            return found["answers"] if all(isinstance(each, dict) for each in found["answers"]) else None
-    return None
+    data = [output.get("data", {}) for output in cell.get("outputs", [])]
+    return next((answers_of(each, name) for each in data if ANSWERS in each), None)
 
 
 def _why(error, first_error, end):
