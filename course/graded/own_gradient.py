@@ -239,5 +239,5 @@ QUESTIONS = [
         **{name: _carried(v) for name, v in V_MISTAKES.items()},
     }, ladder=ladders.of_another_loss(partial(ladders.ctc, impossible=True, logits=True), "logits", chain.paths,
                                       "e^score"),
-        helpers={"own_grad_log_probs": chain.grad_log_probs}, rules=rules, words=said),
+        helpers={"own_grad_log_probs": chain.grad_log_probs}, explored=False, rules=rules, words=said),
 ]

@@ -242,7 +242,8 @@ QUESTIONS = [
         "the most; add all of them up.": lambda *arguments: -_of_one_arc(*arguments, after="most"),
         "It is the gradient with respect to the logits.": lambda log_probs, targets, blank, rule: (
             grad_logits(log_probs, targets, blank, rule)),
-    }), ladder=_OF_LOG_PROBS, helpers={"own_loss": loss}, aids=_AIDS, rules=rules, words=said),
+    }), ladder=_OF_LOG_PROBS, helpers={"own_loss": loss}, aids=_AIDS, explored=False,
+        rules=rules, words=said),
     Own("own_grad_logits", _POINTS, logit_cases, grad_logits, _in_order({
         "The softmax term is missing: it is the gradient with respect to the log-probs.":
             lambda logits, *others: -occupancy(log_softmax(logits), *others),
@@ -259,5 +260,6 @@ QUESTIONS = [
         "The logits are taken for log-probs: they have to be normalised first.": _not_normalised,
         "Its sign is wrong.": lambda *arguments: -grad_logits(*arguments),
         **_mistakes(grad_logits),
-    }), ladder=_OF_LOGITS, helpers={"own_grad_log_probs": grad_log_probs}, aids=_AIDS, rules=rules, words=said),
+    }), ladder=_OF_LOGITS, helpers={"own_grad_log_probs": grad_log_probs}, aids=_AIDS, explored=False,
+        rules=rules, words=said),
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import secrets
 import selectors
 import threading
@@ -19,11 +20,12 @@ from .calling import LARGEST_REQUEST, taken_apart
 from .encoding import decoded, encoded
 from .fences.fenced import pair
 
-__all__ = ["CALLS", "ENTRIES", "Function", "Oracle"]
+__all__ = ["CALLS", "ENTRIES", "Function", "Oracle", "entries_of"]
 
 #: How often one function answers.
 CALLS = 100
-#: Numbers in the arguments of one call.
+#: Numbers in the arguments of one call. An array without numbers counts by its longest axes: a table (10^9, 0) holds
+#: nothing, and would be walked through frame by frame.
 ENTRIES = 500
 _REQUESTS = 50_000  # of a submission, sense or not
 _COMPUTING = 30.0  # seconds of processor time for a submission
@@ -34,7 +36,8 @@ _GLANCE = 0.05  # seconds from one look at the end to the next
 class Function:
     """A function that answers requests. ``heard`` has the arguments of each call, by name, since it was handed out.
 
-    With ``nested`` it returns lists, tuples and dicts of numbers and text, and not a number or an array.
+    With ``nested`` it returns lists, tuples and dicts of numbers and text, and not a number or an array. It answers for
+    so many ``different`` arguments only, if that is given, and for no more numbers in a call than ``entries``.
 
     Examples
     --------
@@ -47,8 +50,9 @@ class Function:
     [{'x': 3, 'power': 2}]
     """
 
-    def __init__(self, function, *, nested=False):
+    def __init__(self, function, *, nested=False, different=None, entries=ENTRIES):
         self.function, self._nested = function, nested
+        self._different, self._entries = different, min(entries, ENTRIES)
         self._signature = inspect.signature(function)
         self.handed_out()
 
@@ -58,7 +62,7 @@ class Function:
 
     def handed_out(self):
         """The function of requests, and a new beginning of what is remembered."""
-        self.calls, self.heard = 0, []
+        self.calls, self.heard, self._asked = 0, [], set()
         return self.answer
 
     def answer(self, request) -> dict:
@@ -69,15 +73,38 @@ class Function:
         try:
             given = [_plain(value) for value in request["arguments"]]
             given = self._signature.bind(*given, **{name: _plain(v) for name, v in request["named"].items()}).arguments
-            entries = sum(np.size(value) for value in given.values())
-            if entries > ENTRIES:
-                raise ValueError(f"arguments with {entries} entries; expected at most {ENTRIES} in a call")
+            entries = entries_of(given)
+            if entries > self._entries:
+                raise ValueError(f"arguments with {entries} entries; expected at most {self._entries} in a call")
+            self._count(given)
             value = self(**{name: np.copy(x) if np.ndim(x) else x for name, x in given.items()})
             value = taken_apart(value) if self._nested else encoded(value)
         except Exception as error:  # it is somebody else's request
             return {"error": (str(error) or type(error).__name__)[:500]}
         self.heard.append(dict(given))
         return {"nested" if self._nested else "value": value}
+
+    def _count(self, given):
+        """Refuse arguments that are one kind too many."""
+        if self._different is None:
+            return
+        self._asked.add(json.dumps({name: encoded(value) for name, value in given.items()}, sort_keys=True))
+        if len(self._asked) > self._different:
+            raise ValueError(f"more than {self._different} different arguments; a right function stands in for one "
+                             "that is called for the case, and is not there to be explored")
+
+
+def entries_of(arguments) -> int:
+    """How many numbers arguments, a dict, have at least to be walked through.
+
+    Examples
+    --------
+    >>> entries_of({"log_probs": np.zeros((4, 3)), "targets": np.zeros(0), "blank": 0})
+    14
+    >>> entries_of({"log_probs": np.zeros((10**9, 0))})
+    1000000000
+    """
+    return sum(math.prod(max(n, 1) for n in np.shape(value)) for value in arguments.values())
 
 
 def _plain(value):

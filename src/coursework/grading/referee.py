@@ -34,7 +34,7 @@ from ..questions.question import Faster
 from ..release import number_of, variant_of
 from ..submissions.receipts import on_visible
 from ..watching import Watch
-from .outputs import BoundedSession, Room
+from .outputs import BoundedSession, Room, answers_of
 
 __all__ = ["Referee", "SandboxedExecute"]
 
@@ -219,11 +219,8 @@ def _found(question, drawn, spent):
 
 def _answers(cell, name):
     """The answers in a cell's outputs; None if there are none that can be read."""
-    for output in cell.get("outputs", []):
-        found = output.get("data", {}).get(ANSWERS)
-        if isinstance(found, dict) and found.get("name") == name and isinstance(found.get("answers"), list):
-            return found["answers"] if all(isinstance(each, dict) for each in found["answers"]) else None
-    return None
+    data = [output.get("data", {}) for output in cell.get("outputs", [])]
+    return next((answers_of(each, name) for each in data if ANSWERS in each), None)
 
 
 def _is_stub(error):

@@ -10,13 +10,16 @@ from typing import Any
 import numpy as np
 
 from ..encoding import encoded
-from ..oracle import Function
+from ..oracle import Function, entries_of
 
 __all__ = ["NO_PATH", "Case", "Faster", "Ladder", "Question", "Smaller"]
 
 
 #: The group of the cases without a path; all questions that have such cases call it so.
 NO_PATH = "no alignment"
+
+#: Arguments for which a right function answers that stands in for a case: those of the case, and others once.
+_OF_A_CASE = 2
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,9 @@ class Question:
     The small cases of a ``ladder`` show what is wrong with a wrong answer, and what would be right if
     ``shows_expected``. ``helpers`` are the right functions of earlier questions, by the names of these, which an answer
     may call: where the student's own is wrong, the answer is asked again with a right one. ``aids`` are those that a
-    notebook asks for beside an earlier question's function: by the name of this question, right ones by name.
+    notebook asks for beside an earlier question's function: by the name of this question, right ones by name. If
+    ``explored`` is false, all these answer for the case only: for two different arguments, and none with more entries
+    than the case has. A loss that answered for all would hand out its gradient.
     """
 
     name: str
@@ -141,6 +146,7 @@ class Question:
     helpers: Mapping[str, Callable] = field(default_factory=dict)
     aids: Mapping[str, Mapping[str, Callable]] = field(default_factory=dict)
     shows_expected: bool = True
+    explored: bool = True
 
     #: What is found where nothing was handed in beside the notebook; the referee adds why.
     absent = ""
@@ -161,9 +167,11 @@ class Question:
     def posed(self, *seeds) -> list[Case]:
         """All that is asked: the cases of these seeds, the same with right helpers, and the small ones."""
         def with_helpers(case):
-            return replace(case, helpers={name: Function(right) for name, right in self.helpers.items()}, aids={
-                name: (earlier, Function(right, nested=True))
-                for earlier, aids in self.aids.items() for name, right in aids.items()})
+            limits = {} if self.explored else {"different": _OF_A_CASE, "entries": entries_of(case.arguments)}
+            return replace(
+                case, helpers={name: Function(right, **limits) for name, right in self.helpers.items()},
+                aids={name: (earlier, Function(right, nested=True, **limits))
+                      for earlier, aids in self.aids.items() for name, right in aids.items()})
 
         cases = self.drawn(*seeds)
         again = [with_helpers(case) for case in cases] if self.helpers else []
