@@ -245,7 +245,7 @@ def test_the_paths_of_a_machine_stand_beside_its_smallest_input():
                     total = sum(mass for _, mass in question.ladder.paths_of(case))
                     if question.name == "own_loss":
                         right = np.exp(-question.right(**case.facts, **case.arguments))
-                        np.testing.assert_allclose(total, right, atol=1e-12)
+                        np.testing.assert_allclose(total, right, rtol=1e-12, atol=1e-12)
                     said = drawn(Tried(case, {"value": encoded(1.0)}, np.float64(2.0), 1e-9), question.ladder)
                     few = len(next(iter(case.arguments.values()))) <= 3 and len(case.arguments["targets"]) <= 3
                     assert (f"-log Z = {-np.log(total):.6g}" if total else "There is no path") in said or not few

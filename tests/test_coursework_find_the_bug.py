@@ -320,7 +320,7 @@ def test_calls_here_and_there(far):
         call(logits, [1], 4)
     with pytest.raises(ValueError, match="missing a required argument: 'targets'"):
         call(logits)
-    with pytest.raises(ValueError, match="arguments with 501 entries; expected at most 500"):
+    with pytest.raises(ValueError, match="arguments with 502 entries; expected at most 500"):
         call(np.zeros((25, 20)), [], 0)
     with pytest.raises(TypeError, match="expected a number"):
         call(None, [], 0)

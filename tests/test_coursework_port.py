@@ -149,7 +149,7 @@ def test_files_beside_the_notebook(course_python, tmp_path):
     assert "results.json is a link, and was not followed" in said["link"]
     assert "results.json has more than 2 MB" in said["large"]
     assert all("results.json is not a plain file" in said[name] for name in ("pipe", "folder"))
-    assert "NotImplementedError" in said["link"]
+    assert "There is no results.json, or it is empty." in said["link"]
 
 
 def test_the_source_is_one_that_students_can_read():
