@@ -270,7 +270,10 @@ def test_sheets_and_keys_are_written(course_python, tmp_path):
     folder = tmp_path / "out" / "exams" / "Midterm__2nd_sitting"
     assert "2 sheets of 10 questions" in done.stdout and str(folder / "keys") in done.stdout
     pages = {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in folder.rglob("*.html")}
-    assert set(pages) == {f"{kind}/{name}.html" for kind in ("sheets", "keys") for name in ("ada", "emmy")}
+    assert set(pages) == {f"{kind}/{name}.html" for kind in ("sheets", "keys") for name in ("ada", "emmy")} | {
+        "all_sheets.html", "all_keys.html"}
+    assert [re.findall(r"<h1.*?<strong>(\w+)</strong>", pages[f"all_{kind}.html"], re.S)
+            for kind in ("sheets", "keys")] == [["ada", "emmy"]] * 2
     assert all("<math" in page and "<script" not in page and "\\frac" not in page for page in pages.values())
     before = (folder / "keys" / "ada.md").read_text(encoding="utf-8")
     (tmp_path / "out" / "secret").write_text("0" * 32, encoding="ascii")

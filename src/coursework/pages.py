@@ -26,6 +26,7 @@ table { border-collapse: collapse; display: block; overflow-x: auto; }
 th, td { border: 1px solid #8886; padding: .25rem .6rem; text-align: left; vertical-align: top; }
 .jp-InputPrompt, .jp-OutputPrompt, .prompt, .anchor-link { display: none; }
 math[display="block"] { margin: .8rem 0; }
+@media print { h1:not(:first-child) { break-before: page; } body { margin: 0; max-width: none; } }
 """
 #: What is no formula: code, and whatever a student typed into it; the insides of tags.
 _VERBATIM = re.compile(r"<(pre|code|style)\b.*?</\1>|<[^<>]*>", re.S)

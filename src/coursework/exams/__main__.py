@@ -39,18 +39,21 @@ def main():
         sys.exit(f"make exam: {error}")
     one = drawn[0]
     print(f"{len(drawn)} {'sheets' if len(drawn) > 1 else 'sheet'} of {len(one.questions)} questions, {one.points} "
-          f"points, {one.minutes} minutes: {folder / 'sheets'}; keys, for you alone: {folder / 'keys'}")
+          f"points, {one.minutes} minutes: {folder / 'sheets'}, and {folder / 'all_sheets.html'} to print; keys, for "
+          f"you alone: {folder / 'keys'}, {folder / 'all_keys.html'}")
 
 
 def _write(sheets, folder, options):
     from ..pages import of_markdown  # it takes seconds, and what cannot be drawn is said before
 
-    for one in sheets:
-        for kind, text in (("sheets", one.markdown(options=options)), ("keys", one.key())):
+    for kind, text_of in (("sheets", lambda one: one.markdown(options=options)), ("keys", lambda one: one.key())):
+        (folder / kind).mkdir(parents=True, exist_ok=True)
+        for one in sheets:
             path = folder / kind / f"{one.name}.html"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.with_suffix(".md").write_text(text, encoding="utf-8")
-            path.write_text(of_markdown(text, f"{one.title}: {one.name}"), encoding="utf-8")
+            path.with_suffix(".md").write_text(text_of(one), encoding="utf-8")
+            path.write_text(of_markdown(text_of(one), f"{one.title}: {one.name}"), encoding="utf-8")
+        together = "\n\n".join(map(text_of, sheets))  # each sheet begins with a heading of the first level, and a page
+        (folder / f"all_{kind}.html").write_text(of_markdown(together, f"{sheets[0].title}: {kind}"), encoding="utf-8")
 
 
 if __name__ == "__main__":
