@@ -10,7 +10,7 @@ import numpy as np
 from reference_impl import log_softmax
 
 __all__ = ["BOOK", "emissions", "grad_log_probs", "grad_logits", "log_alpha", "log_beta", "loss", "occupancy",
-           "paths"]
+           "paths", "weighted_emissions"]
 
 BOOK = {"start": "both", "end": "both", "skip": "book", "hold": "both", "blank_weight": 1.0, "label_weight": 1.0}
 
@@ -54,6 +54,11 @@ class _Chain:
 def emissions(log_probs, targets, blank):
     """Of each state and frame, without weights."""
     return np.asarray(log_probs)[:, _Chain(targets, blank, {}).z]
+
+
+def weighted_emissions(log_probs, targets, blank, rule):
+    """Of each state and frame, as the score of a path has them."""
+    return _Chain(targets, blank, rule).scores(log_probs)
 
 
 def log_alpha(log_probs, targets, blank, rule):

@@ -115,8 +115,7 @@ def _posteriors(log_probs, targets, blank, rule, *, alpha=None, beta=None, emiss
     mass = (chain.log_alpha(log_probs, targets, blank, alpha or rule)
             + chain.log_beta(log_probs, targets, blank, beta or rule))
     if emission:
-        scores = chain.log_beta(log_probs, targets, blank, rule, emission=True) - chain.log_beta(
-            log_probs, targets, blank, rule)
+        scores = chain.weighted_emissions(log_probs, targets, blank, rule)
         mass = mass + np.where(np.isfinite(mass), emission * scores, 0.0)
     z, posterior = np.full(mass.shape[1], blank), np.exp(mass - over_z * log_z)
     z[1::2] = targets
