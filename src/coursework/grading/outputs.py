@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 
 from jupyter_client.session import Session
 
@@ -29,6 +30,7 @@ _PARTS = 5  # signature, header, parent, metadata, content; buffers come after t
 _CONTENT = 4
 _BEGINNING = 200  # bytes, which say what kind of data there is
 _NO_ANSWER = "null"
+_TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.S)
 #: What is kept of an answer, by the type that it must have.
 _ANSWER = {"value": dict, "error": str, "printed": str, "helped": list, "skipped": bool}
 
@@ -88,8 +90,11 @@ class BoundedSession(Session):
 
 
 def _nested(parts):
-    """At most so many objects and lists are in parts of JSON."""
-    return sum(bytes(part).count(b"{") + bytes(part).count(b"[") for part in parts)
+    """At most so many objects and lists are in parts of JSON. What stands in a text of it is none."""
+    def count(part):
+        return part.count(b"{") + part.count(b"[")
+
+    return sum(count(_TEXTS.sub(b"", part)) if count(part) > _NESTED else count(part) for part in map(bytes, parts))
 
 
 def _anew(message):
