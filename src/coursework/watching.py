@@ -7,6 +7,7 @@ never comes.
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 import time
@@ -35,22 +36,28 @@ class Watch:
         Processor time that the cell may take, in seconds of the machine of `calibration.py`.
     patience : float
         Seconds on the clock that it may take; only what sleeps gets there.
+    end : float
+        When there is no patience left at all, as `time.monotonic` tells it: for what sleeps a little in every cell.
 
     Attributes
     ----------
     interrupted, killed : bool
     """
 
-    def __init__(self, process, *, seconds, patience):
+    def __init__(self, process, *, seconds, patience, end=math.inf):
         self.interrupted = self.killed = False
         self._process, self._over = process, threading.Event()
-        self._seconds, self._patience = seconds, patience
+        self._seconds, self._patience, self._end = seconds, patience, end
         try:
             self._clock = clock_of(process.pid)
         except OSError:
             self._clock = float  # always 0
         self._thread = threading.Thread(target=self._look, daemon=True)
         self._thread.start()
+
+    def no_longer_than(self, seconds):
+        """All patience ends so many seconds from now, at the latest."""
+        self._end = min(self._end, time.monotonic() + seconds)
 
     def end(self):
         """The cell has come to its end; whether it was interrupted does not change any more."""
@@ -71,7 +78,8 @@ class Watch:
             used, begin, end = Used(self._clock), self._clock(), time.monotonic() + patience
             while not self._over.wait(_GLANCE):
                 # no machine is faster than that of the limits: until then there is nothing to weigh
-                if self._clock() - begin >= seconds and used() >= seconds or time.monotonic() >= end:
+                if self._clock() - begin >= seconds and used() >= seconds or (
+                        time.monotonic() >= min(end, self._end)):
                     return True
                 used(at_once=False)
         except OSError:  # the process has ended

@@ -152,6 +152,25 @@ def fill_the_disk(aim):
                 os.unlink(path)
 
 
+def make_files_without_number(aim):
+    """Empty ones, which take the kernel's memory and no room on a disk."""
+    made = []
+    try:
+        for place in (".", "/tmp", "/dev/shm"):
+            with contextlib.suppress(OSError):
+                while len(made) < aim["files"]:
+                    path = os.path.join(place, f"coursework-empty-{os.getpid()}-{len(made)}")
+                    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+                    made.append(path)
+        time.sleep(aim["until_counted"])
+        if len(made) < aim["files"]:
+            raise Stopped(f"after {len(made)} files")
+    finally:
+        for path in made:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+
 # --- writing ---
 
 _HERE = -100  # linux/fcntl.h, AT_FDCWD
@@ -496,6 +515,7 @@ ACTS = {
     "time": (work_on,),
     "processes": (fork, fork_by_another_call, clone, run_a_program, spawn_a_program, start_threads),
     "disk": (fill_the_disk,),
+    "disk by number": (make_files_without_number,),
     "writing": (open_the_courses_files_for_writing, change_the_mode, change_the_mode_by_another_call, change_the_time,
                 change_the_time_by_another_call, change_an_attribute, link, make_a_file, make_a_folder, make_a_link,
                 append, overwrite, truncate_by_opening, truncate, change_the_owner, rename, delete),

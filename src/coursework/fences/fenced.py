@@ -17,18 +17,22 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import bubblewrap, landlock, seccomp
 
-__all__ = ["DISK", "Fenced", "Layers", "NotFenced", "layers_here", "pair", "scratch_folder"]
+__all__ = ["DISK", "FILES", "Fenced", "Layers", "NotFenced", "layers_here", "pair", "scratch_folder"]
 
 _PACKAGE = Path(__file__).parent
 _INSIDE = ("sandbox.py", "landlock.py", "seccomp.py", "acts.py")
 #: Bytes that all files of a submission may have together, with some room for what a file system needs itself.
 DISK = sum(bubblewrap.IN_MEMORY.values()) + 32 * 2**20
+#: Files, folders and links that a submission may have in one of its folders. Each takes a kilobyte of the kernel's
+#: memory that no limit counts, and a file system in memory has room for millions.
+FILES = 20_000
 #: Of a user that has nothing anywhere: systemd's list of users has this number among those that nothing uses.
 NOBODY = 65533
 _PATIENCE = 600.0  # seconds on the clock for a process to start: more than any machine takes, however busy
@@ -94,6 +98,7 @@ class Fenced:
         self.scratch = Path(scratch).resolve()
         self.given, self.folder = self.scratch / "given", self.scratch / "submission"
         self.process, self.pid, self.user, self._handle = None, None, None, None
+        self._counting, self._ended = None, threading.Event()
         os.chmod(self.scratch, 0o711)  # a submission may be another user's; what lies in it has other names each time
         for folder in (self.given, self.folder, self.given / "fences"):
             folder.mkdir()
@@ -164,6 +169,9 @@ class Fenced:
             raise NotFenced(f"{why.splitlines()[-1][:500] if why else 'It said nothing.'}")
         with contextlib.suppress(OSError, AttributeError):  # it has ended, or there is no such thing here
             self._handle = os.pidfd_open(self.pid)
+        if wrapped:
+            self._counting = threading.Thread(target=self._count, args=(writable,), daemon=True)
+            self._counting.start()
 
     def _heard(self):
         """A message of the process, with its number and its user's as the kernel knows them; empty if it has ended."""
@@ -185,6 +193,18 @@ class Fenced:
                 pid, user, _ = _CREDENTIALS.unpack(data)
                 return message, pid, user
         return message, self.process.pid, os.getuid()
+
+    def _count(self, folders):
+        """Kill the process once it has more files than it may, in folders that are seen as it sees them."""
+        while not self._ended.wait(_GLANCE):
+            for folder in folders:
+                try:
+                    there = os.statvfs(f"/proc/{self.pid}/root{folder}")
+                except OSError:  # it has ended
+                    return
+                if there.f_files - there.f_ffree > FILES:
+                    self.send_signal(signal.SIGKILL)
+                    return
 
     def report(self):
         """What it says in the end; nothing if it comes to another end."""
@@ -211,6 +231,9 @@ class Fenced:
 
     def end(self):
         """Kill it if it runs, and let go of it."""
+        self._ended.set()
+        if self._counting is not None:
+            self._counting.join()
         if self.process is not None:
             self.kill()
             self.process.wait()

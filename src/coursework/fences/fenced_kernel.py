@@ -11,6 +11,7 @@ import os
 import socket
 from pathlib import Path
 
+import zmq
 from jupyter_client.asynchronous import AsyncKernelClient
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_client.provisioning import LocalProvisioner
@@ -19,6 +20,10 @@ from traitlets.config import Config
 __all__ = ["IPYTHON", "FencedKernelManager", "kernel_manager"]
 
 _BARE = Path(__file__).with_name("bare.py")
+#: Bytes of a part of a message that still comes through, to be measured and left out: somebody may display much.
+_LARGEST = 2**30
+#: Messages that wait until the grader reads them; more wait in the process that sends them.
+_WAITING = 20
 _CHANNELS = ("shell_port", "iopub_port", "stdin_port", "hb_port", "control_port")
 #: What IPython would make for itself where it keeps its settings, if it could.
 IPYTHON = ("profile_default/startup/README", "profile_default/security/README", "profile_default/log/README",
@@ -62,10 +67,29 @@ class FencedProvisioner(LocalProvisioner):
 
 
 class FencedKernelClient(AsyncKernelClient):
-    """Asks for no heartbeat: the process is watched, and nonsense on that line would make the grader wait for ever."""
+    """Opens the two lines that are read; and hangs up on a message of which a part is larger than any honest one.
 
-    def start_channels(self, *channels, **named):
-        super().start_channels(*channels, **{**named, "hb": False})
+    What comes in on a line that nobody reads stays in the grader's memory. There is no heartbeat: the process is
+    watched, and nonsense on that line would make the grader wait for ever.
+    """
+
+    _read = ("shell", "iopub")
+
+    def start_channels(self, **_):
+        super().start_channels(shell=True, iopub=True, stdin=False, hb=False, control=False)
+
+    def stop_channels(self):
+        """Only what was opened: to ask for another opens it."""
+        for channel in (self._shell_channel, self._iopub_channel):
+            if channel is not None and channel.is_alive():
+                channel.stop()
+
+    def _create_connected_socket(self, channel, identity=None):
+        if channel not in self._read:
+            raise ValueError(f"channel = {channel!r}; expected one of {', '.join(self._read)}")
+        self.context.setsockopt(zmq.MAXMSGSIZE, _LARGEST)  # for the sockets that it makes from here on
+        self.context.setsockopt(zmq.RCVHWM, _WAITING)
+        return super()._create_connected_socket(channel, identity)
 
 
 class FencedKernelManager(AsyncKernelManager):

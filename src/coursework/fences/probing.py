@@ -20,7 +20,7 @@ from pathlib import Path
 
 from . import acts
 from .acts import ACTS, MARK
-from .fenced import DISK, Fenced, NotFenced, scratch_folder
+from .fenced import DISK, FILES, Fenced, NotFenced, scratch_folder
 
 __all__ = ["possible", "tried"]
 
@@ -29,6 +29,9 @@ _SECONDS = 60  # of processor time; of the probe of time itself, which has to ta
 _SECONDS_OF_TIME = 1
 _THREADS = 1500  # that are started, if nothing stops them
 _AT_ONCE = 4  # probes
+_UNTIL_COUNTED = 3.0  # seconds on the clock: files are counted ten times a second
+#: What stops these acts ends the process that tries them.
+_ENDED_BY = ("time", "disk by number")
 _SURROUNDINGS = "COURSEWORK_MARK"  # an environment variable of the grader
 
 
@@ -62,7 +65,7 @@ class _Aim:
             "udp": self._udp.getsockname()[1], "stream": str(self._folder / "stream"), "abstract": self._name,
             "datagrams": str(self._folder / "datagrams"), "process": self._process.pid, "grader": os.getpid(),
             "address_space": _ADDRESS_SPACE, "seconds": _SECONDS_OF_TIME, "threads": _THREADS, "disk": DISK,
-            "left": str(self.file),
+            "left": str(self.file), "files": FILES + 1000, "until_counted": _UNTIL_COUNTED,
         }
         self._before = self._looks()
 
@@ -114,6 +117,8 @@ def tried(fence, layers, *, real=()) -> dict:
                 first = _run("leftovers", layers, aim)
                 return first if "" in first else _run("leftovers found", layers, aim)
         found = _run(fence, layers, aim)
+        if fence == "disk" and "" not in found:
+            found |= _run("disk by number", layers, aim)
         return found | {harm: "" for harm in aim.harmed()}
 
 
@@ -131,7 +136,8 @@ def _run(fence, layers, aim):
         finally:
             fenced.end()
     if not found:
-        return {act.__name__: "it was ended" for act in ACTS[fence]} if fence == "time" else {"": "it ended too early"}
+        return ({act.__name__: "it was ended" for act in ACTS[fence]} if fence in _ENDED_BY
+                else {"": "it ended too early"})
     found = json.loads(found)
     if fence == "privileges" and user == 0:
         found["be root"] = ""

@@ -124,6 +124,7 @@ def be_the_kernel(options):
 
     def bind(self, zmq_socket, port):
         zmq_socket.setsockopt(zmq.USE_FD, options["sockets"][str(port)])
+        zmq_socket.setsockopt(zmq.SNDHWM, 0)  # what the grader has not read yet waits here, and none of it is lost
         zmq_socket.bind(f"ipc://{self.ip}-{port}")
         return port
 

@@ -19,7 +19,7 @@ FENCES = {
     "memory": "take more memory than it is given",
     "time": "take more processor time than it is given",
     "processes": "start another process or program, or threads without number",
-    "disk": "fill the disk",
+    "disk": "fill the disk, or make files without number",
     "writing": "change a file outside its folder: what is in it, its mode, its times",
     "reading": "read a file that is not Python's or its own, or look at other processes",
     "network": "reach the network",

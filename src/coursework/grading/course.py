@@ -18,6 +18,7 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from ..diagnosis.verdicts import Verdict
@@ -30,6 +31,7 @@ from ..submissions.receipts import LARGEST as LARGEST_RECEIPT
 from ..submissions.receipts import compared
 from . import class_report
 from .course_secret import secret_of
+from .in_a_child import in_a_child
 
 __all__ = ["Course", "Result"]
 
@@ -91,8 +93,12 @@ class Course:
 
     ``limits`` are what a cell of a submission may take before it is interrupted: ``cell_seconds`` of processor time, or
     ``cell_patience`` seconds on the clock if it sleeps. ``allow`` names the fences that need not stand, and ``without``
-    the layers that are not used (:func:`.fences.required`).
+    the layers that are not used (:func:`.fences.required`). Each submission is read and graded in a process of its own,
+    a copy of this one, which may take so much ``memory`` besides, and so many ``seconds`` on the clock: see
+    :mod:`.in_a_child`.
     """
+
+    memory, seconds = 3 * 2**30, 2 * 3600.0
 
     def __init__(self, folder, *, sources=SOURCES, allow=None, without=(), **limits):
         os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"  # for nbgrader
@@ -179,13 +185,14 @@ class Course:
         for submission in submissions:
             begin = time.perf_counter()
             try:
-                result = self._graded(assignment, submission, released)
+                result = replace(self._in_a_child(self._tried, assignment, submission, released), submission=submission)
             except NoNotebook as error:  # nothing is known of what it deserves
                 result = self._without_mark(assignment, submission, str(error), begin)
             except Exception as error:  # of the grader, whatever it is: no mark, and the others are graded
-                self._keep(assignment, submission.student, traceback.format_exc())
-                said = f"The grader failed: {type(error).__name__}: {error}"[:500]
-                result = self._without_mark(assignment, submission, said, begin)
+                if not isinstance(error, GradingFailed):  # which has kept what there is to say
+                    self._keep(assignment, submission.student, traceback.format_exc())
+                said = error if isinstance(error, GradingFailed) else f"{type(error).__name__}: {error}"
+                result = self._without_mark(assignment, submission, f"The grader failed: {said}"[:500], begin)
             results[result.student] = self._reported(assignment, result)
             self._remember(assignment, results[result.student])
             self._tabulate(assignment, [results[name] for name in sorted(results)])
@@ -202,6 +209,20 @@ class Course:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.with_suffix(".part").write_text(json.dumps(result.as_data(), default=float), encoding="utf-8")
         os.replace(path.with_suffix(".part"), path)
+
+    def _in_a_child(self, function, *arguments):
+        """What a submission makes the grader do must not end it, nor keep it for ever."""
+        return in_a_child(partial(function, *arguments), memory=self.memory, seconds=self.seconds)
+
+    def _tried(self, assignment, submission, released):
+        """The result, without the submission; of what goes wrong, what was said of it."""
+        try:
+            return replace(self._graded(assignment, submission, released), submission=None)
+        except (NoNotebook, KeyboardInterrupt, GradingFailed):
+            raise
+        except Exception as error:  # whatever it is, it need not be something that can leave this process
+            self._keep(assignment, submission.student, traceback.format_exc())
+            raise GradingFailed(f"{type(error).__name__}: {error}") from None
 
     def _raise_fences(self):
         """Try them, and do not go on if one does not stand; they are the same for all that this course grades."""
@@ -283,23 +304,31 @@ class Course:
 
     def _reported(self, assignment, result):
         """The result with its report and its page of feedback written; a page that fails takes no mark away."""
-        from ..pages import self_contained, with_notes
-
         if not result.failure:
             try:
-                self._done(self.api.generate_feedback(assignment, result.student, force=True), "write feedback on",
-                           assignment)
-                page = self.folder / "feedback" / result.student / assignment / f"{assignment}.html"
-                text = with_notes(self_contained(page.read_text(encoding="utf-8")), result.notes)
-                page.write_text(text, encoding="utf-8")
+                said = self._in_a_child(self._page, assignment, result.student, result.notes)
             except Exception as error:  # whatever it is, the mark stands
                 self._keep(assignment, result.student, traceback.format_exc())
-                said = f"{type(error).__name__}: {error}".split("\n")[0]
+                said = f"{type(error).__name__}: {error}"
+            if said:
                 result = replace(result, trouble=f"There is no page of feedback: {said}"[:500])
         report = self.folder / "reports" / assignment / f"{result.student}.md"
         report.parent.mkdir(parents=True, exist_ok=True)
         report.write_text(str(result), encoding="utf-8", errors="replace")
         return result
+
+    def _page(self, assignment, student, notes):
+        """Write the page of feedback; what went wrong, or nothing."""
+        from ..pages import self_contained, with_notes
+
+        page = self.folder / "feedback" / student / assignment / f"{assignment}.html"
+        try:
+            self._done(self.api.generate_feedback(assignment, student, force=True), "write feedback on", assignment)
+            page.write_text(with_notes(self_contained(page.read_text(encoding="utf-8")), notes), encoding="utf-8")
+        except Exception as error:
+            self._keep(assignment, student, traceback.format_exc())
+            return f"{type(error).__name__}: {error}".split("\n")[0]
+        return ""
 
     def _tabulate(self, assignment, results):
         """The table of questions, written anew when there is one result more."""

@@ -7,8 +7,10 @@ then reads the points from the cells' outputs, which this file has written, and 
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
+import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -38,8 +40,10 @@ from .outputs import BoundedSession, Room, answers_of
 
 __all__ = ["Referee", "SandboxedExecute"]
 
-_ENDED = "The process ended: it was told to (os._exit), or took more memory or processor time than it is given."
+_ENDED = ("The process ended: it was told to (os._exit), or took more memory, processor time or files than it is "
+          "given.")
 _STUCK = "It ran for too long and could not be stopped: look for a loop that does not end and catches every error."
+_REPLY = 60.0  # seconds on the clock, however busy the machine is, from the last output of a cell to its end
 #: The name of the error of a cell that was interrupted, and what it means.
 _INTERRUPTED = "CellTimeoutError"
 _TOO_LONG = ("A cell ran for too long: look for a loop that does not end, or for something that it waits for and that "
@@ -59,6 +63,7 @@ class SandboxedExecute(Execute):
     processor_seconds = Int(120, help="Processor time of the whole notebook.").tag(config=True)
     cell_seconds = Float(40, help="Processor time of a cell.").tag(config=True)
     cell_patience = Float(600, help="Seconds on the clock for a cell that sleeps.").tag(config=True)
+    patience = Float(1800, help="Seconds on the clock for the whole notebook.").tag(config=True)
 
     def preprocess(self, nb, resources, km=None):
         given = resources["nbgrader"]
@@ -67,7 +72,7 @@ class SandboxedExecute(Execute):
         drawn = {name: question.posed(*seeds) for name, question in questions.items()}
         self._questions, self._drawn, self._meter, self._answered = questions, drawn, None, {}
         self._wrong = []  # questions that were answered wrongly: later ones may have a right function in their place
-        self._watch, self._room = None, Room()
+        self._watch, self._room, self._end = None, Room(), math.inf
         with scratch_folder() as scratch:
             oracle = Oracle()
             self._prepare(scratch, oracle)
@@ -102,7 +107,8 @@ class SandboxedExecute(Execute):
             self._meter.start()
             self._tell(name)
         self._room.begin(is_grade(cell))
-        self._watch = Watch(self._fenced, seconds=self.cell_seconds, patience=self.cell_patience)
+        self._end = min(self._end, time.monotonic() + self.patience)  # from the first cell on
+        self._watch = Watch(self._fenced, seconds=self.cell_seconds, patience=self.cell_patience, end=self._end)
 
     def on_cell_executed(self, **said):
         """After it. What a later message adds to its output comes too late."""
@@ -134,6 +140,8 @@ class SandboxedExecute(Execute):
 
     def process_message(self, msg, cell, cell_index):
         """A message of a cell that runs, unless it has shown enough."""
+        if msg["msg_type"] == "status" and msg["content"]["execution_state"] == "idle":
+            self._watch.no_longer_than(_REPLY)  # that it has ended comes on another line; or not, where IPython failed
         return super().process_message(msg, cell, cell_index) if self._room.takes(msg) else None
 
     def _tell(self, measured=None):

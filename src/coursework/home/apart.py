@@ -42,7 +42,8 @@ MODULES = ("numpy", "ipykernel")
 LIMITS = {"address_space": 4 * 2**30, "processor_seconds": 120, "cell_seconds": 40.0, "cell_patience": 600.0}
 #: What the system reads for Python.
 _SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc", "/proc", "/sys", "/dev", "/System", "/Library", "/opt")
-_ENDED = "The process ended: it was told to (os._exit), or took more memory or processor time than it is given."
+_ENDED = ("The process ended: it was told to (os._exit), or took more memory, processor time or files than it is "
+          "given.")
 
 
 class NotApart(Exception):
