@@ -9,6 +9,7 @@ import numpy as np
 
 from ..encoding import decoded
 from ..questions.question import Case
+from ..sentences import one_line
 
 __all__ = ["STANDS_IN", "UNNAMED", "Tried", "same"]
 
@@ -56,7 +57,7 @@ class Tried:
     def against(self, expected) -> str:
         """What is wrong if this is expected."""
         if "error" in self.answer:
-            return str(self.answer["error"])[:500]
+            return one_line(str(self.answer["error"])[:500]) or "an error that says nothing"
         try:
             value, expected = decoded(self.answer.get("value")), np.asarray(expected)
         except ValueError:

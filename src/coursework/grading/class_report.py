@@ -252,12 +252,15 @@ def _table(head, rows):
 
 
 def write(folder, assignment, results) -> Path:
-    """Write the report as Markdown and, beside it, as a page; where the Markdown is."""
-    from ..pages import of_markdown
+    """Write the report as Markdown and, beside it, as a page; where the Markdown is.
+
+    What is no named mistake is a student's text, and so are parts of notes.
+    """
+    from ..pages import harmless, page
 
     path = Path(folder) / "class" / f"{assignment}.md"
     path.parent.mkdir(parents=True, exist_ok=True)
     text = str(Report(assignment, results))
     path.write_text(text, encoding="utf-8")
-    path.with_suffix(".html").write_text(of_markdown(text, f"{assignment}: the class"), encoding="utf-8")
+    path.with_suffix(".html").write_text(page(harmless(text), f"{assignment}: the class"), encoding="utf-8")
     return path

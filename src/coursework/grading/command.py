@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ..diagnosis.verdicts import NOTHING
 from ..questions import ASSIGNMENTS
+from ..sentences import one_line
 from ..submissions.collecting import Unreadable, candidates, collect
 from ..submissions.lms import Table
 from ..submissions.reading import LARGEST, of_assignment
@@ -41,7 +42,7 @@ def main():
         roster = Roster.read(given.students) if given.students else None
         submissions, problems = collect(given.submissions, roster=roster, table=table)
         if not submissions:
-            raise ValueError("; ".join(problems))
+            raise ValueError("; ".join(map(one_line, problems)))
         assignment = given.assignment or _only_one(submissions)
         if table:
             table.column_of(assignment, given.column)
@@ -49,7 +50,7 @@ def main():
             results.append(result)
             print(_line(result), flush=True)
         for problem in problems:
-            print(problem)
+            print(one_line(problem))
         graded = [result for result in results if not result.failure]
         if absent := _absent(roster, submissions, course.earlier(assignment)):
             print(f"no mark, since they have handed in nothing so far ({len(absent)}):", ", ".join(absent))
@@ -80,8 +81,8 @@ def _line(result):
     """What is printed of a result: the first note, and that there are more."""
     mark = "not graded    " if result.failure else f"{result.points:5g} of {result.total:g}"
     nothing = all(verdict.findings == (NOTHING,) for verdict in result.verdicts)
-    said = [each for each in (result.failure, result.trouble, NOTHING * (nothing and not result.failure),
-                              *result.notes) if each]
+    said = [one_line(each) for each in (result.failure, result.trouble, NOTHING * (nothing and not result.failure),
+                                        *result.notes) if each]
     more = f" (and {len(said) - 1} more in the report)" if len(said) > 1 else ""
     return "   ".join([f"{result.student:24} {mark}   {result.seconds:.1f} s", *(f"{each}{more}" for each in said[:1])])
 

@@ -25,6 +25,7 @@ from ..diagnosis.verdicts import Verdict
 from ..questions import ASSIGNMENTS, FILES
 from ..questions.sealed import refuse_sealed, told
 from ..release import for_student, prove, read, variant_of
+from ..sentences import one_line, seen
 from ..submissions.collecting import Submission, Unreadable, attached, collect, receipt_among
 from ..submissions.reading import NoNotebook, read_files
 from ..submissions.receipts import LARGEST as LARGEST_RECEIPT
@@ -75,12 +76,12 @@ class Result:
     def __str__(self):
         mark = "not graded" if self.failure else f"{self.points:g} of {self.total:g} points"
         lines = [f"# {self.student}: {mark}", ""]
-        lines += [self.failure, ""] if self.failure else []
+        lines += [one_line(self.failure), ""] if self.failure else []
         for verdict in self.verdicts:
             lines += [f"## {verdict.name}: {verdict.points:g} of {verdict.total:g}", ""]
-            lines += [f"- {each}" for each in (*verdict.findings, *verdict.details)] + [""]
+            lines += [f"- {each}" for each in (*map(one_line, verdict.findings), *map(seen, verdict.details))] + [""]
         if self.notes:
-            lines += ["## Besides", "", *(f"- {note}" for note in self.notes), ""]
+            lines += ["## Besides", "", *(f"- {one_line(note)}" for note in self.notes), ""]
         return "\n".join(lines)
 
 
