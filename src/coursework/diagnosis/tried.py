@@ -13,6 +13,7 @@ from ..sentences import one_line
 
 __all__ = ["STANDS_IN", "UNNAMED", "Tried", "same"]
 
+_NUMBERS = "a number or an array of numbers"
 #: How the sentence ends that has no name for what is wrong.
 UNNAMED = "is wrong, in a way that has no name here"
 #: What stands in for an infinity is at least so large.
@@ -62,8 +63,8 @@ class Tried:
             value, expected = decoded(self.answer.get("value")), np.asarray(expected)
         except ValueError:
             return "an answer that cannot be read"
-        if isinstance(value, str):
-            return f"{value[:40]!r}; expected a number or an array of numbers"
+        if isinstance(value, str) or expected.dtype.kind not in "biuf":
+            return f"{str(value)[:40]!r}; expected {'a text' if expected.dtype.kind == 'U' else _NUMBERS}"
         if value.shape != expected.shape:
             return f"shape {value.shape}; expected {expected.shape}"
         if np.isnan(value).any() and not np.isnan(expected).any():

@@ -68,8 +68,9 @@ class SandboxedExecute(Execute):
     def preprocess(self, nb, resources, km=None):
         given = resources["nbgrader"]
         questions = ASSIGNMENTS[given["assignment"]]
-        seeds = variant_of(given["student"]), number_of(f"{self.secret}/{given['student']}")
-        drawn = {name: question.posed(*seeds) for name, question in questions.items()}
+        own = f"{self.secret}/{given['student']}"
+        seeds = variant_of(given["student"]), number_of(own), number_of(f"{own}/measured")
+        drawn = {name: _posed(question, *seeds) for name, question in questions.items()}
         self._questions, self._drawn, self._meter, self._answered = questions, drawn, None, {}
         self._wrong = []  # questions that were answered wrongly: later ones may have a right function in their place
         self._watch, self._room, self._end = None, Room(), math.inf
@@ -215,6 +216,15 @@ def _show_variant(nb, variant):
     for cell in nb.cells:
         if cell.metadata.get("nbgrader", {}).get("locked"):
             cell.source = re.sub(r"^variant = 0\b", f"variant = {variant}", cell.source, flags=re.M)
+
+
+def _posed(question, visible, hidden, measured):
+    """All that is asked. What is measured is nowhere visible: a notebook has room for the right answer to it."""
+    cases = question.posed(visible, hidden)
+    if not question.effort:
+        return cases
+    others = question.drawn(measured)
+    return [other if case.large else case for case, other in zip(cases, others, strict=False)] + cases[len(others):]
 
 
 def _found(question, drawn, spent):
