@@ -93,8 +93,7 @@ def test_a_hostile_submission(harmed, entry):
     """It gets the points of its right answers, and no others; the report says what came of the attempt."""
     report = harmed[1][entry["name"]]
     assert entry["says"] in report
-    most = 10 if entry["at_least"] == 10 else 9
-    assert entry["at_least"] <= points_of(report) <= most
+    assert entry["at_least"] <= points_of(report) <= entry["at_most"]
 
 
 def test_every_fence_is_attacked():

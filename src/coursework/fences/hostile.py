@@ -18,9 +18,13 @@ _IMPORTED = "import ctypes, os, resource, signal, socket, sys, threading"
 
 
 def listed(assignment) -> list[dict]:
-    """The entries of an assignment: a name, the code, what the report must say, and which fence it is about."""
+    """The entries of an assignment: a name, the code, what the report must say, and which fence it is about.
+
+    ``at_least`` and ``at_most`` are points: unless it is said otherwise, those of all answers but the first.
+    """
     text = (HOSTILE / f"{assignment}.toml").read_text(encoding="utf-8")
-    return [{"says": "", "at_least": 0 if entry.get("ends") else 9, **entry}
+    return [{"says": "", "at_least": 0 if entry.get("ends") or "at_most" in entry else 9,
+             "at_most": 10 if entry.get("at_least") == 10 else 9, **entry}
             for entry in tomllib.loads(text)["submission"]]
 
 

@@ -16,6 +16,7 @@ import signal
 import sys
 import tempfile
 import time
+import warnings
 
 __all__ = ["Ended", "in_a_child"]
 
@@ -56,7 +57,9 @@ def in_a_child(function, *, memory, seconds):
     folder = tempfile.mkdtemp(prefix="coursework-")  # of all that it makes, and may not come to remove
     os.chmod(folder, 0o711)
     out, into = os.pipe()
-    pid = os.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of threads: those of linear algebra are idle
+        pid = os.fork()
     if pid == 0:
         os.close(out)
         _be_the_child(function, memory, folder, into)
