@@ -4,6 +4,7 @@ import math
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -59,3 +60,19 @@ def test_a_process_that_has_ended_ends_its_watch():
         process.wait()
         watch.end()
     assert not watch.interrupted
+
+
+@pytest.mark.parametrize("said", ["at first", "later"])
+@pytest.mark.parametrize("before", ["", STUBBORN], ids=["", "stubborn"])
+def test_patience_can_end_for_good(said, before):
+    """For a notebook that sleeps a little in every cell; and where IPython has said that a cell is done, and no more."""
+    with started(before, ASLEEP) as process:
+        end = time.monotonic() + 0.2 if said == "at first" else math.inf
+        watch = Watch(process, seconds=math.inf, patience=math.inf, end=end)
+        if said == "later":
+            watch.no_longer_than(0.2)
+            watch.no_longer_than(3600)  # nothing that is said afterwards makes it longer
+        process.wait()
+        watch.end()
+    assert watch.interrupted and process.returncode in (-signal.SIGINT, -signal.SIGKILL)
+    assert watch.killed or not before
