@@ -65,7 +65,7 @@ def test_a_process_that_has_ended_ends_its_watch():
 @pytest.mark.parametrize("said", ["at first", "later"])
 @pytest.mark.parametrize("before", ["", STUBBORN], ids=["", "stubborn"])
 def test_patience_can_end_for_good(said, before):
-    """For a notebook that sleeps a little in every cell; and where IPython has said that a cell is done, and no more."""
+    """For a notebook that sleeps a little in every cell; and where IPython says that a cell is done, and no more."""
     with started(before, ASLEEP) as process:
         end = time.monotonic() + 0.2 if said == "at first" else math.inf
         watch = Watch(process, seconds=math.inf, patience=math.inf, end=end)
