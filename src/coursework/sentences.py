@@ -29,4 +29,4 @@ def one_line(text) -> str:
     >>> one_line("it fails\n# ada: 10 of 10")
     'it fails # ada: 10 of 10'
     """
-    return re.sub(" *\n *", " ", seen(text.strip()))
+    return re.sub(r"\s*\n\s*", " ", seen(text.strip()))
