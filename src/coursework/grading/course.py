@@ -274,7 +274,9 @@ class Course:
         if "KeyboardInterrupt" in said.get("error", ""):  # nbgrader catches it with everything else
             raise KeyboardInterrupt
         if SandboxedExecute.not_started:
-            raise GradingFailed("no process could be started behind the fences. " + SandboxedExecute.not_started)
+            why = f"no process could be started behind the fences. {SandboxedExecute.not_started}"
+            self._keep(assignment, student, why)
+            raise GradingFailed(why)
         if not said["success"] or (assignment, student) not in Referee.kept:
             log = f"{said.get('log', '')}\n{said.get('error', '')}"
             self._keep(assignment, student, log)
