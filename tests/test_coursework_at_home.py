@@ -284,6 +284,7 @@ def without(text, notebook):
 
 @pytest.mark.parametrize("make, message", [
     (lambda: "{", "is no notebook"), (lambda: "[]", "is no notebook"), (lambda: '{"cells": [{}]}', "is no notebook"),
+    (lambda: '{"nbformat": 3, "worksheets": [{"cells": []}]}', "nbformat 3; expected 4. Open it in Jupyter"),
     (lambda: '{"cells": []}', "does not say which assignment it is"),
     (lambda: without('ASSIGNMENT = \\"1_ctc_alpha\\"', source("1_ctc_alpha")), "does not say which assignment it is"),
     (lambda: without("variant = 0", source("1_ctc_alpha")), "does not say whose numbers it has"),

@@ -1,5 +1,6 @@
 """What a submission's process may send in the place of answers and messages: nothing that is not earned comes of it."""
 
+import io
 import json
 import os
 import resource
@@ -201,6 +202,23 @@ def test_a_process_for_each(tmp_path):
     assert pid != os.getpid() and kept == [] and not os.path.exists(os.path.dirname(folder))
     with pytest.raises(KeyError, match="planted"):
         in_a_child(lambda: {}["planted"], memory=2**30, seconds=60)
+
+
+@on_linux
+def test_what_a_process_prints_is_printed(tmp_path):
+    """It is killed once it has answered; what it printed before has to be out by then."""
+    class Slow(io.StringIO):
+        def flush(self):
+            time.sleep(0.3)
+            (tmp_path / "printed").write_text(self.getvalue())
+
+    def prints():
+        sys.stdout = Slow()
+        print("to be read")
+        return 1
+
+    assert in_a_child(prints, memory=2**30, seconds=60) == 1
+    assert (tmp_path / "printed").read_text() == "to be read\n"
 
 
 @on_linux

@@ -604,7 +604,9 @@ def test_not_to_be_decided_here(files, said):
 
 
 @pytest.mark.parametrize("files, said", [
-    ({}, "There is no file 1_ctc_alpha.ipynb."), ({"1_ctc_alpha.py": b"x"}, "There is no file"),
+    ({}, "There is no file 1_ctc_alpha.ipynb. There is no file at all."),
+    ({"1_ctc_alpha.py": b"x", "b.txt": b""}, "There is no file 1_ctc_alpha.ipynb. There is 1_ctc_alpha.py, b.txt."),
+    ({f"{n:02}.txt": b"" for n in range(11)}, "08.txt, 09.txt, ..."),
     ({"1_ctc_alpha.ipynb": b""}, "it is empty"), ({"mine.ipynb": b"{"}, "There is no file 1_ctc_alpha.ipynb"),
 ])
 def test_nothing_to_grade(files, said):

@@ -94,11 +94,11 @@ def _be_the_child(function, memory, folder, into):
             said = pickle.dumps((_DONE, function()))
         except BaseException as error:  # it is raised again where it can be dealt with
             said = pickle.dumps((_RAISED, error))
-        with open(into, "wb") as file:
-            file.write(said)
-    finally:
         sys.stdout.flush()
         sys.stderr.flush()
+        with open(into, "wb") as file:  # after this it may be killed at any time
+            file.write(said)
+    finally:
         os._exit(0)
 
 

@@ -174,11 +174,16 @@ def _cells(path):
     except OSError as error:
         raise NotChecked(f"{path}: {error.strerror}") from None
     try:
-        cells = [cell for cell in json.loads(content)["cells"] if cell["cell_type"] == "code"]
+        data = json.loads(content)
+        old = isinstance(data, dict) and "worksheets" in data
+        cells = [] if old else [cell for cell in data["cells"] if cell["cell_type"] == "code"]
         for cell in cells:
             cell["source"] = "".join(cell["source"])
     except (ValueError, KeyError, TypeError, RecursionError):
         raise NotChecked(f"{path.name} is no notebook; expected one that Jupyter has saved") from None
+    if old:
+        raise NotChecked(f"{path.name} is a notebook of an old format, nbformat {data.get('nbformat')}; expected 4. "
+                         "Open it in Jupyter, and save it")
     return cells
 
 

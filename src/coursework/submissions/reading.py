@@ -183,7 +183,9 @@ def _is_ours(error):
 def _reason(files, failed, assignment):
     if not failed:
         packed = [file.shown for file in files if file.name.lower().endswith((".zip", ".tar", ".gz", ".7z", ".rar"))]
-        more = f" There is {packed[0]}, which was not opened." if packed else ""
+        there = ", ".join(file.shown for file in files[:_FILES]) + (", ..." if len(files) > _FILES else "")
+        more = (f" There is {packed[0]}, which was not opened." if packed else
+                f" There is {there}." if there else " There is no file at all.")
         return (Undecided if packed else NoNotebook)(f"There is no file {assignment}.ipynb.{more}")
     kind = Undecided if any(_is_ours(error) for *_, error in failed) else NoNotebook
     several = len(failed) > 1
