@@ -75,7 +75,7 @@ def points_of(report):
 
 def test_nothing_outside_is_harmed(harmed):
     said, _ = harmed
-    assert said["code"] == 0, said["error"]
+    assert (said["code"], said["error"]) == (0, "")
     assert not said["secret changed"] and not said["submissions changed"] and not said["reached"]
     assert "ada,10" not in said["grades"] and f"\n{ASSIGNMENT}," in said["grades"]
 

@@ -326,7 +326,9 @@ class Course:
 
         page = self.folder / "feedback" / student / assignment / f"{assignment}.html"
         try:
-            self._done(self.api.generate_feedback(assignment, student, force=True), "write feedback on", assignment)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of outputs that nbconvert cannot show, which are the student's
+                self._done(self.api.generate_feedback(assignment, student, force=True), "write feedback on", assignment)
             page.write_text(with_notes(self_contained(page.read_text(encoding="utf-8")), notes), encoding="utf-8")
         except Exception as error:
             self._keep(assignment, student, traceback.format_exc())
