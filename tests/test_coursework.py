@@ -277,6 +277,19 @@ def test_proof_looks_at_the_marks_of_cells(change):
         prove(before, after)
 
 
+def test_examples_where_they_run(course_python):
+    """Those of modules that need the grader's environment are collected nowhere else (conftest.py)."""
+    program = """
+import doctest, importlib, pkgutil, coursework
+for module in pkgutil.walk_packages(coursework.__path__, "coursework."):
+    if not module.name.endswith("__main__"):
+        print(module.name, *doctest.testmod(importlib.import_module(module.name)))
+"""
+    run = run_course(course_python, "-c", program)
+    tried = {name: (int(failed), int(attempted)) for name, failed, attempted in map(str.split, run.stdout.splitlines())}
+    assert tried["coursework.pages"][1] >= 4 and sum(failed for failed, _ in tried.values()) == 0, run.stdout
+
+
 def test_marks():
     text = f"a\n    {BEGIN}\n    b\n    {END}\nc"
     assert without_solutions(text) == "\n".join(["a", *(f"    {line}" for line in STUB), "c"])

@@ -42,7 +42,7 @@ _MATH_ATTRIBUTES = {*"xmlns display displaystyle scriptlevel mathvariant mathcol
                     "rowlines frame columnspacing rowspacing columnspan rowspan".split()}
 _MATH_VALUE = re.compile(r"[\w.%# +-]*")
 _LONGEST_FORMULA = 5_000  # characters
-_ANCHOR = re.compile(r'<a href="#[^"]*">¶</a>')  # of a heading; what hides it is cleaned away
+_ANCHOR = re.compile(r'<a href="#[^"]*">(?:¶|&#182;)</a>')  # of a heading; what hides it is cleaned away
 _XMLNS = "http://www.w3.org/1998/Math/MathML"
 #: A browser runs and loads nothing in such a page, whatever gets into it.
 _POLICY = ("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
@@ -121,6 +121,8 @@ def harmless(text: str) -> str:
     --------
     >>> harmless("**bold** <img src=x onerror=alert(1)>")
     '<p><strong>bold</strong> </p>'
+    >>> harmless("## Findings")
+    '<h2>Findings</h2>'
     """
     return _ANCHOR.sub("", bleach.clean(markdown2html(_PASTED.sub("", text)), tags=_TAGS, strip=True)).strip()
 
