@@ -1,5 +1,5 @@
 """Submissions of honest students, graded: what was meant is graded, nobody stops anybody, and the grader's own failure
-is no mark. What comes of a file is in `test_submissions.py`; here the grader runs in its own environment.
+is no mark. What comes of a file is in `test_coursework_reading.py`; here the grader runs in its own environment.
 """
 
 import csv
@@ -10,8 +10,7 @@ import zipfile
 import nbformat
 import pytest
 from test_coursework import SOURCES, run_course
-from test_learning_platforms import GRADEBOOK, WORKSHEET
-from test_submissions import (
+from test_coursework_reading import (
     MANGLED,
     NAME,
     RELEASED,
@@ -24,6 +23,7 @@ from test_submissions import (
     packed,
     solved,
 )
+from test_learning_platforms import GRADEBOOK, WORKSHEET
 
 from coursework.release import variant_of
 

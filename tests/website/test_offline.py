@@ -85,6 +85,15 @@ def test_the_sources_can_be_run(unpacked):
     assert not list((unpacked / "source" / "course").rglob("*.ipynb"))  # it may lie on a course page
 
 
+def test_its_tests_miss_nothing(unpacked):
+    """`make test` there collects what is left; what needs a solution has to be left out with it."""
+    source = unpacked / "source"
+    environment = {**os.environ, "PYTHONPATH": str(source / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    run = subprocess.run([sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-m", ""],
+                         cwd=source, env=environment, capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout[-3000:]
+
+
 def test_the_same_files_make_the_same_bytes(tmp_path):
     """Also from another folder, at another time, in another order of creation."""
     digests = []
