@@ -57,6 +57,21 @@ def test_a_forged_answer_earns_nothing(answer):
     assert verdict.points == 0 and verdict.findings != ("right",)
 
 
+@pytest.mark.parametrize("number", [0.0, np.inf, -np.inf, 1.0, True], ids=str)
+def test_a_number_whatever_is_asked_earns_nothing(number):
+    """The loss of what has no path is inf, and its gradient is 0; neither is earned by nothing else."""
+    for questions in ASSIGNMENTS.values():
+        for question in questions.values():
+            cases = question.posed(5, 6)
+            right = question.answers(question.right, cases)
+            if len(right) < 3 or any(np.asarray(each).dtype.kind == "U" for each in right):
+                continue  # one answer by heart, or a text
+            answers = [encoded_answer(np.full(np.shape(each), number)) for each in right]
+            assert judge(question, cases, answers).points == 0, question.name
+            if not question.judged(cases, answers):
+                assert judge(question, cases, [*map(encoded_answer, right)]).points == question.total, question.name
+
+
 def test_answers_have_their_types():
     pytest.importorskip("jupyter_client")
     from coursework.grading.outputs import answers_of

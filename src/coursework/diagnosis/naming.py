@@ -14,7 +14,7 @@ from ..questions.ladders import GRADIENT
 from ..questions.question import NO_PATH
 from .kit_names import kit_name
 from .signs import hint, sign
-from .tried import UNNAMED, same
+from .tried import UNNAMED, constant, same
 
 __all__ = ["Naming"]
 
@@ -91,13 +91,8 @@ class Naming:
 
     def _constant(self):
         """A sentence, if every answer is the same number, whatever was asked."""
-        values = [each.value for each in self._graded]
-        if len(values) < 3 or any(value is None for value in values):
-            return ""
-        entries = np.concatenate([np.ravel(value) for value in values])
-        if not entries.size or entries.dtype.kind not in "iuf" or not (entries == entries[0]).all():
-            return ""
-        return f"It is {entries[0] + 0:.6g} whatever is asked."
+        number = constant(self._graded)
+        return "" if number is None else f"It is {number:.6g} whatever is asked."
 
     def _likeness(self, wrong):
         return sign(wrong, self._log_z if self._about == GRADIENT else None) if self._compares else ""

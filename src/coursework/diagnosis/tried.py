@@ -11,13 +11,14 @@ from ..encoding import decoded
 from ..questions.question import Case
 from ..sentences import one_line
 
-__all__ = ["STANDS_IN", "UNNAMED", "Tried", "same"]
+__all__ = ["STANDS_IN", "UNNAMED", "Tried", "constant", "same"]
 
 _NUMBERS = "a number or an array of numbers"
 #: How the sentence ends that has no name for what is wrong.
 UNNAMED = "is wrong, in a way that has no name here"
 #: What stands in for an infinity is at least so large.
 STANDS_IN = 1e3
+_SEVERAL = 3  # answers, of which one can say that they do not change
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +76,15 @@ class Tried:
             place = np.argwhere(apart)[0]
             return f"{value[tuple(place)]:.6g}{_at(apart)} {UNNAMED}"
         return ""
+
+
+def constant(tried) -> float | None:
+    """The number that every answer is, and each entry of an array, whatever was asked; None if there is none."""
+    values = [each.value for each in tried]
+    if len(values) < _SEVERAL or any(value is None or value.dtype.kind not in "biuf" for value in values):
+        return None
+    entries = np.concatenate([np.ravel(value) for value in values])
+    return entries[0] + 0 if entries.size and (entries == entries[0]).all() else None
 
 
 def _at(mask):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..effort import said, sufficient
 from .counterexamples import circumstances, drawn, places
 from .naming import Naming
-from .tried import UNNAMED, Tried
+from .tried import UNNAMED, Tried, constant
 
 __all__ = ["NOTHING", "Verdict", "judge", "right_answers"]
 
@@ -50,6 +50,7 @@ def judge(question, cases, answers, measure=None, again=None) -> Verdict:
     A group is right if all its cases are. Of a wrong one it is said which known mistake gives exactly these answers, or
     else what is wrong with the first answer that is. A group that is right with the right functions of earlier
     questions in the place of the student's own is right. Small cases earn nothing; the first that fails is shown.
+    Answers that are one number whatever was asked earn nothing, even where this number is right.
 
     If the question asks for an effort, ``measure()`` tells how much there is (:mod:`.effort`), and without enough of
     it, or if a large case is wrong, right answers earn nothing. Without ``measure`` only right and wrong is judged.
@@ -71,6 +72,8 @@ def judge(question, cases, answers, measure=None, again=None) -> Verdict:
     carried = [group for group in wrong if helped and group not in wrong_with_help]
     wrong = [group for group in wrong if group not in carried]
     points = sum((worth for group, worth in question.points.items() if group not in wrong), 0.0)
+    if wrong and constant(helped or own) is not None:  # the loss without a path is inf, and its gradient 0
+        points = 0.0
     findings, details = _found(question, cases, answers, wrong, helped or own, again if not helped else None)
     if carried or wrong and helped:
         known = {*question.helpers, *(name for aids in question.aids.values() for name in aids)}
