@@ -106,6 +106,10 @@ def test_a_mistake_in_the_second_file_has_a_name_and_costs_its_group():
     assert verdict.points == 1 and "loss of labels/two-labels." in str(verdict)
 
 
+#: Of results, by student: what a shell on Windows makes of a program's output, and editors of a file.
+ENCODINGS = {"shell": "utf-16", "editor": "utf-8-sig", "other": "utf-32"}
+
+
 def port(student, folder, loss="rnnt"):
     """What the laboratory makes of a student's vectors."""
     vectors = folder / f"{student}.json"
@@ -123,6 +127,9 @@ def test_files_beside_the_notebook(course_python, tmp_path):
     (made["ctc"].parent / "results_own.json").write_text(graded_port().results(second), encoding="utf-8")
     outside = tmp_path / "outside.json"
     shutil.copy(port("link", tmp_path) / "results.json", outside)
+    for student, encoding in ENCODINGS.items():
+        there = port(student, tmp_path) / "results.json"
+        there.write_text(there.read_text(encoding="utf-8"), encoding=encoding)
     for student in ("copied", "renamed", "large", "pipe", "folder"):
         (tmp_path / "submissions" / student).mkdir()
     beside = {path.name: path / "results.json" for path in (tmp_path / "submissions").iterdir()}
@@ -142,6 +149,7 @@ def test_files_beside_the_notebook(course_python, tmp_path):
     points = {line.split()[0]: float(line.split()[1]) for line in run.stdout.splitlines() if " of 10 " in line}
     said = {name: (tmp_path / "out" / "reports" / NAME / f"{name}.md").read_text(encoding="utf-8") for name in beside}
     assert points["ctc"] == 10 and points["rnnt"] == 4
+    assert {points[student] for student in ENCODINGS} == {4}
     assert "There is no results_own.json, or it is empty." in said["rnnt"]
     assert points["copied"] == 0 and "It answers other vectors" in said["copied"]
     assert points["renamed"] <= 1.25 and "no known mistake gives this" in said["renamed"]

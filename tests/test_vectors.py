@@ -450,6 +450,11 @@ def test_the_command(tmp_path, capsys):
 
     right = right_results(shipped("ctc"))
     assert run(right)[0] == 0
+    for encoding in ("utf-8-sig", "utf-16", "utf-32"):  # what else editors and shells write
+        file.write_text(json.dumps(right), encoding=encoding)
+        assert main(["check", str(file)]) == 0, encoding
+    file.write_bytes(b"\xff{}")
+    assert main(["check", str(file)]) == 2 and "It is not JSON" in capsys.readouterr().err
     wrong = copy.deepcopy(right)
     wrong["results"]["masks/on-the-way"]["loss"] = 1.0
     status, out, _ = run(wrong)

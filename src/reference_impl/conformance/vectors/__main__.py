@@ -68,7 +68,7 @@ def _part(value):
 
 def _check(given):
     try:
-        results = read_results(given.results.read_text(encoding="utf-8"))
+        results = read_results(given.results.read_bytes())
         path = given.vectors or FOLDER / f"{results['vectors'].split(' ')[0]}.json"
         if given.vectors is None and path.stem not in LOSSES:
             raise NotResults(f"vectors: {results['vectors'][:60]!r} is not one of the project's; use --vectors.")

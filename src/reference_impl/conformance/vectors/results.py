@@ -36,6 +36,7 @@ def check_vectors(document) -> None:
 def read_results(text, *, bare_infinities=False) -> dict:
     """The results of a file, arrays as NumPy arrays and losses as floats or lists of them.
 
+    ``text`` is what the file says, or its bytes, in any of Unicode's encodings: a shell on Windows writes UTF-16.
     With ``bare_infinities`` it takes Infinity and NaN as they are: some libraries write them, though JSON has neither.
 
     Raises
@@ -50,6 +51,8 @@ def read_results(text, *, bare_infinities=False) -> dict:
         ...
     reference_impl.conformance.vectors.results.NotResults: NaN is no JSON; write the string "nan".
     """
+    if isinstance(text, bytes):
+        text = text.decode(json.detect_encoding(text), "replace")
     if not text.strip():
         raise NotResults("There are no results.")
     if len(text) > LARGEST:
