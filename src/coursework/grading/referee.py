@@ -29,7 +29,7 @@ from ..diagnosis.verdicts import Verdict, judge, right_answers
 from ..effort import Meter, share, slow_seconds
 from ..fences.fenced import Fenced, scratch_folder
 from ..fences.fenced_kernel import kernel_manager
-from ..home.apart import SHIPPED, importable
+from ..home.apart import ENDED, SHIPPED, importable
 from ..oracle import Oracle
 from ..questions import ASSIGNMENTS, FILES
 from ..questions.question import Faster
@@ -40,8 +40,6 @@ from .outputs import BoundedSession, Room, answers_of
 
 __all__ = ["Referee", "SandboxedExecute"]
 
-_ENDED = ("The process ended: it was told to (os._exit), or took more memory, processor time or files than it is "
-          "given.")
 _STUCK = "It ran for too long and could not be stopped: look for a loop that does not end and catches every error."
 _REPLY = 60.0  # seconds on the clock, however busy the machine is, from the last output of a cell to its end
 #: The name of the error of a cell that was interrupted, and what it means.
@@ -89,7 +87,7 @@ class SandboxedExecute(Execute):
                 if self._watch is None:  # nothing of the submission has run; no mark follows from that
                     SandboxedExecute.not_started = str(error) or type(error).__name__
                     raise
-                stuck = _STUCK if self._watch.killed else _ENDED
+                stuck = _STUCK if self._watch.killed else ENDED
                 resources["coursework_end"] = stuck if isinstance(error, DeadKernelError) else f"{error}"[:500]
             finally:
                 if self._watch:

@@ -27,7 +27,7 @@ from ..asking import INPUTS
 from ..calibration import allowed
 from ..watching import Watch
 
-__all__ = ["LIMITS", "MODULES", "SHIPPED", "Apart", "NotApart", "Ran", "importable"]
+__all__ = ["ENDED", "LIMITS", "MODULES", "SHIPPED", "Apart", "NotApart", "Ran", "importable"]
 
 _PACKAGE = Path(__file__).parents[1]
 _BARE = _PACKAGE / "fences" / "bare.py"
@@ -42,8 +42,9 @@ MODULES = ("numpy", "ipykernel")
 LIMITS = {"address_space": 4 * 2**30, "processor_seconds": 120, "cell_seconds": 40.0, "cell_patience": 600.0}
 #: What the system reads for Python.
 _SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc", "/proc", "/sys", "/dev", "/System", "/Library", "/opt")
-_ENDED = ("The process ended: it was told to (os._exit), or took more memory, processor time or files than it is "
-          "given.")
+#: What there is to say when a submission's process is not there any more.
+ENDED = ("The process ended: it was told to (os._exit), or took more memory, processor time or files than it is "
+         "given.")
 
 
 class NotApart(Exception):
@@ -229,13 +230,13 @@ class Apart:
             self._told.write(json.dumps(message).encode() + b"\n")
             self._told.flush()
         except OSError:
-            raise EOFError(_ENDED) from None
+            raise EOFError(ENDED) from None
         return json.loads(self._line())
 
     def _line(self):
         line = self._says.readline()
         if not line.endswith(b"\n"):
-            raise EOFError(_ENDED)
+            raise EOFError(ENDED)
         return line
 
 
