@@ -29,7 +29,7 @@ from ..diagnosis.verdicts import Verdict, judge, right_answers
 from ..effort import Meter, share, slow_seconds
 from ..fences.fenced import Fenced, scratch_folder
 from ..fences.fenced_kernel import kernel_manager
-from ..home.apart import ENDED, SHIPPED, importable
+from ..home.apart import ENDED, LIMITS, SHIPPED, importable
 from ..oracle import Oracle
 from ..questions import ASSIGNMENTS, FILES
 from ..questions.question import Faster
@@ -57,10 +57,10 @@ class SandboxedExecute(Execute):
 
     secret = Unicode("", help="What the hidden numbers are drawn from.").tag(config=True)
     submitted = Unicode("", help="Folder of the students' folders.").tag(config=True)
-    address_space = Int(4 * 2**30, help="Bytes of address space.").tag(config=True)
-    processor_seconds = Int(120, help="Processor time of the whole notebook.").tag(config=True)
-    cell_seconds = Float(40, help="Processor time of a cell.").tag(config=True)
-    cell_patience = Float(600, help="Seconds on the clock for a cell that sleeps.").tag(config=True)
+    address_space = Int(LIMITS["address_space"], help="Bytes of address space.").tag(config=True)
+    processor_seconds = Int(LIMITS["processor_seconds"], help="Processor time of the whole notebook.").tag(config=True)
+    cell_seconds = Float(LIMITS["cell_seconds"], help="Processor time of a cell.").tag(config=True)
+    cell_patience = Float(LIMITS["cell_patience"], help="Seconds on the clock for a cell that sleeps.").tag(config=True)
     patience = Float(1800, help="Seconds on the clock for the whole notebook.").tag(config=True)
 
     def preprocess(self, nb, resources, km=None):
