@@ -13,7 +13,13 @@ from reference_impl.conformance.vectors.results import LARGEST
 
 README = (ROOT / "course" / "README.md").read_text(encoding="utf-8")
 ERRORS = tomllib.loads((ROOT / "course" / "corpus" / "numerical_errors.toml").read_text(encoding="utf-8"))["submission"]
-WORDS = {0.5: "half an hour", 2: "two", 10: "ten"}
+_WORDS = {0.5: "half an hour", 2: "two", 10: "ten"}
+
+
+def word(number):
+    return _WORDS.get(number, f"{number:g}")
+
+
 GRADER = """
 import json
 from coursework.grading import outputs
@@ -32,9 +38,9 @@ SAYS = {
     "threads": f"or more than {sandbox.THREADS} threads",
     "disk": f"write more than {sum(bubblewrap.IN_MEMORY.values()) / 2**20:g} MB, or make more than {fenced.FILES:,} "
             "files",
-    "sleep": f"after {WORDS[asking.PATIENCE / 60]} minutes a call, {WORDS[LIMITS['cell_patience'] / 60]} minutes a "
+    "sleep": f"after {word(asking.PATIENCE / 60)} minutes a call, {word(LIMITS['cell_patience'] / 60)} minutes a "
              "cell",
-    "spare": f"take at most {WORDS[asking.SPARE]} seconds of processor time",
+    "spare": f"take at most {word(asking.SPARE)} seconds of processor time",
     "oracle": f"each at most {oracle.CALLS} times, with {oracle.ENTRIES} numbers a call",
     "results": f"each at most {LARGEST / 1e6:g} MB",
     "errors": f"has {len(ERRORS)} errors that were written without a look at the names: "
@@ -55,9 +61,9 @@ def test_the_readme_says_what_the_grader_does(course_python):
     patience = grader["limits"].pop("patience")
     assert grader["limits"] == LIMITS
     for sentence in (
-        f"and {WORDS[patience / 3600]} a notebook",
+        f"and {word(patience / 3600)} a notebook",
         f"may take {grader['memory'] / 2**30:g} GiB of memory besides the {LIMITS['address_space'] / 2**30:g} GiB of "
-        f"the submission, and {WORDS[grader['seconds'] / 3600]} hours",
+        f"the submission, and {word(grader['seconds'] / 3600)} hours",
         f"the first {grader['text']:,} characters of an output, and a note in the place of what is larger than "
         f"{grader['largest'] / 1e6:g} MB",
     ):
