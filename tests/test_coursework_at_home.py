@@ -18,7 +18,7 @@ from coursework.checking import ANSWERS
 from coursework.diagnosis.verdicts import Verdict, judge
 from coursework.fences import bare
 from coursework.home import at_home
-from coursework.home.apart import LIMITS, Apart, NotApart
+from coursework.home.apart import Apart, NotApart
 from coursework.home.at_home import ONLY, SAME, as_graded, why
 from coursework.home.handing_in import NotChecked, check_notebook
 from coursework.home.session import Session
@@ -260,13 +260,6 @@ def test_home_and_grade_agree(graded, tmp_path, name):
 
 def test_answers_go_by_one_name():
     assert bare._ANSWERS == ANSWERS
-
-
-def test_the_limits_are_those_of_the_grader(course_python):
-    program = ("import json\nfrom coursework.grading.referee import SandboxedExecute as S\n"
-               f"print(json.dumps({{name: getattr(S, name).default_value for name in {list(LIMITS)!r}}}))")
-    run = run_course(course_python, "-c", program)
-    assert json.loads(run.stdout) == LIMITS, run.stderr
 
 
 # --- a check before handing in ---
