@@ -43,12 +43,17 @@ def apart(request):
     "%%writefile own.py\nx = 3", "import sysconfig\nassert sysconfig.get_config_var('SOABI')",
     "import importlib.util\nassert importlib.util.find_spec('torch') is None",
     "import importlib.metadata\nassert importlib.metadata.version('numpy')",
-    "assert open('own.txt').read() == '3'", "print('a' * 10**6)",
+    "print('a' * 10**6)",
     "import threading\nthread = threading.Thread(target=print)\nthread.start()\nthread.join()",
 ])
 def test_what_is_there(apart, cell):
     error = apart.run(cell).error
     assert error is None or "scipy_is_no_such" in cell and error[0] == "ModuleNotFoundError"
+
+
+def test_a_file_stays_from_cell_to_cell(apart):
+    assert apart.run("open('kept.txt', 'w').write('3')").error is None
+    assert apart.run("assert open('kept.txt').read() == '3'").error is None
 
 
 @pytest.mark.parametrize("cell, error", [
