@@ -403,7 +403,7 @@ def test_an_answer_that_nobody_waits_for(answering):
     """A call that was interrupted leaves its answer on the line; the next call passes over it."""
     call, line, raw, _ = answering
     for n in range(20):
-        raw.send(request_of(line, number=-n, arguments=[encoded([[7.0]]), encoded([1])]))
+        raw.send(request_of(line, number=-1 - n, arguments=[encoded([[7.0]]), encoded([1])]))
     np.testing.assert_array_equal(call([[1.0]], [1]), [[2.0]])
 
 
