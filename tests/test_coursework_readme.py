@@ -64,7 +64,7 @@ def test_the_readme_says_what_the_grader_does(course_python):
         f"and {word(patience / 3600)} a notebook",
         f"may take {grader['memory'] / 2**30:g} GiB of memory besides the {LIMITS['address_space'] / 2**30:g} GiB of "
         f"the submission, and {word(grader['seconds'] / 3600)} hours",
-        f"the first {grader['text']:,} characters of an output, and a note in the place of what is larger than "
+        f"the first {grader['text']:,} characters of an output; a note replaces anything larger than "
         f"{grader['largest'] / 1e6:g} MB",
     ):
         assert sentence in README
