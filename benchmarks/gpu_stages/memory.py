@@ -68,8 +68,10 @@ def checked(tool, command, where, seconds):
     last = ([line for line in printed.splitlines() if line.strip()] or ["no output"])[-1][:300]
     if command and not row["launched"] and not late:
         raise NotThere(f"compute-sanitizer --tool {tool}", f"it ran nothing: {refusal(printed) or last}")
-    if row["launched"] < row["launches"]:
-        row |= {"time was up": True} if late else {"stopped": last}
+    if late:
+        row |= {"time was up": True, "planted_was_found": row["planted_was_found"] or None}
+    elif row["launched"] < row["launches"] or (tool in PLANTED and row["planted_was_found"] is None):
+        row |= {"stopped": last}
     return [row]
 
 
