@@ -5,6 +5,7 @@ There is no CUDA device here, so what runs is the code around the kernels, and t
 
 import json
 import os
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -51,16 +52,25 @@ def test_a_stage_that_does_not_end_is_ended(monkeypatch, capfd):
     """With all that it started; what is left of the budget does not matter."""
     import gpu as command
 
-    script = "import os, sys, time; print(os.getpid(), flush=True); time.sleep(60)"
-    start = subprocess.Popen
-    monkeypatch.setattr(subprocess, "Popen", lambda _, **how: start([sys.executable, "-c", script], **how))
+    read, write = os.pipe()  # the pipe has an end when the last process that holds it has one
+    script = (f"import os, sys, subprocess; os.write({write}, b'1')\n"
+              f"subprocess.run([sys.executable, '-c', 'import os, time; os.write({write}, b\"2\"); time.sleep(600)'],"
+              f" pass_fds=[{write}])")
+    start, told = subprocess.Popen, []
+
+    def started(_, **how):
+        process = start([sys.executable, "-c", script], pass_fds=[write], **how)
+        told.extend(os.read(read, 1) for _ in "12")
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", started)
     monkeypatch.setattr(command, "SPARE", 0.5)
     options = SimpleNamespace(seconds=0.5, on="cuda", folder=None, workers=None, fresh=False, only=[])
     assert command.apart("times", options) == 4
-    said = capfd.readouterr()
-    assert "times: ended after 1 s" in said.err
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(said.out), 0)
+    assert "times: ended after 1 s" in capfd.readouterr().err
+    os.close(write)
+    assert told == [b"1", b"2"] and select.select([read], [], [], 60)[0] and os.read(read, 1) == b""
+    os.close(read)
 
 
 def test_loading_torch_is_part_of_the_time(monkeypatch, tmp_path):
