@@ -7,12 +7,12 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
+from hanging import Hanging
 from implementations import needs_triton
 
 ROOT = Path(__file__).parent.parent
@@ -155,16 +155,6 @@ def test_launches_that_stop(stage):
     assert status == 1 and result["rows"][0]["stopped"] == "Segmentation fault"
 
 
-def runs(process):
-    """Whether a process of this number does anything; one that has ended may stay in the list."""
-    try:
-        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
-
-
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="there is no list of processes")
 @pytest.mark.parametrize("printed", ["launched 0: a", "launched 0: a\nlaunched 1: b",
                                      "launched 0: a\nlaunched 1: b\nplanted: memcheck"])
 def test_a_tool_that_takes_too_long(printed, stage, tmp_path, monkeypatch):
@@ -174,23 +164,21 @@ def test_a_tool_that_takes_too_long(printed, stage, tmp_path, monkeypatch):
     """
     from gpu_stages import memory
 
-    pid = tmp_path / "pid"
+    hanging = Hanging(tmp_path)
 
     class UntilItHangs(subprocess.Popen):
         def communicate(self, input=None, timeout=None):
-            while timeout and not (pid.exists() and pid.read_text()):
-                time.sleep(0.01)
             if timeout:
+                hanging.wait()
                 raise subprocess.TimeoutExpired(self.args, timeout)
             return super().communicate(input)
 
-    program = f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
-    slow = (f"import subprocess, sys\nprint({printed!r}, flush=True)\n"
-            f"subprocess.run([sys.executable, '-c', {program!r}], stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)")
+    slow = (f"import subprocess, sys\nprint({printed!r}, flush=True)\nnowhere = subprocess.DEVNULL\n"
+            f"subprocess.run([sys.executable, '-c', {hanging.program!r}], stdout=nowhere, stderr=nowhere)")
     with monkeypatch.context() as patch:
         patch.setattr(memory.subprocess, "Popen", UntilItHangs)
         status, result = stage(slow, only=["memcheck"])
-    assert not runs(pid.read_text())
+    assert hanging.all_ended()
     assert status == 4 and result["left_out"].count("memcheck") == 1
     row, = result["rows"]
     assert row["launched"] == printed.count("launched") and row["planted_was_found"] is None and row["time was up"]

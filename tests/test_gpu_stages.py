@@ -5,7 +5,6 @@ There is no CUDA device here, so what runs is the code around the kernels, and t
 
 import json
 import os
-import select
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from compiled_kernels import needs_compiler
+from hanging import Hanging
 from implementations import EXPLICIT, every_kind, needs_triton
 
 from reference_impl import log_softmax
@@ -48,19 +48,18 @@ def test_wrong_arguments(arguments, said):
     assert done.returncode == 2 and said in done.stderr
 
 
-def test_a_stage_that_does_not_end_is_ended(monkeypatch, capfd):
+def test_a_stage_that_does_not_end_is_ended(monkeypatch, capfd, tmp_path):
     """With all that it started; what is left of the budget does not matter."""
     import gpu as command
 
-    read, write = os.pipe()  # the pipe has an end when the last process that holds it has one
-    script = (f"import os, sys, subprocess; os.write({write}, b'1')\n"
-              f"subprocess.run([sys.executable, '-c', 'import os, time; os.write({write}, b\"2\"); time.sleep(600)'],"
-              f" pass_fds=[{write}])")
-    start, told = subprocess.Popen, []
+    hanging = Hanging(tmp_path)
+    script = f"import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', {hanging.program!r}])\n{hanging.program}"
+    start = subprocess.Popen
 
     def started(_, **how):
-        process = start([sys.executable, "-c", script], pass_fds=[write], **how)
-        told.extend(os.read(read, 1) for _ in "12")
+        process = start([sys.executable, "-c", script], **how)
+        hanging.wait()
+        hanging.wait()
         return process
 
     monkeypatch.setattr(subprocess, "Popen", started)
@@ -68,9 +67,7 @@ def test_a_stage_that_does_not_end_is_ended(monkeypatch, capfd):
     options = SimpleNamespace(seconds=0.5, on="cuda", folder=None, workers=None, fresh=False, only=[])
     assert command.apart("times", options) == 4
     assert "times: ended after 1 s" in capfd.readouterr().err
-    os.close(write)
-    assert told == [b"1", b"2"] and select.select([read], [], [], 60)[0] and os.read(read, 1) == b""
-    os.close(read)
+    assert hanging.all_ended()
 
 
 def test_loading_torch_is_part_of_the_time(monkeypatch, tmp_path):
