@@ -96,6 +96,76 @@ def test_what_multiplies_all_terms_is_named(function, said):
     assert (len(both), both[0].startswith("FastEmit")) == ((2, True) if "FastEmit" in said else (1, False))
 
 
+@pytest.mark.parametrize("kind", ["ctc", "rnnt"])
+@pytest.mark.parametrize(("factor", "power"),
+                         [(256.0, "2^8"), (65536.0, "2^16"), (-1024.0, "-2^10"), (2.0**24, "2^24")])
+def test_a_large_power_of_two_is_loss_scaling(kind, factor, power):
+    function = {"ctc": ctc, "rnnt": rnnt}[kind].grad_logits
+    assert findings(lambda *a, blank: factor * function(*a, blank=blank), loss=kind) == (
+        f"all entries times {factor:.10g}, which is {power}: loss scaling, or a reduction?",)
+
+
+def emission_in_beta(logits, targets, *, blank):
+    """The occupancies of CTC, where alpha and beta contain the emission."""
+    log_probs = log_softmax(logits)
+    return ctc.occupancy(log_probs, targets, blank=blank) * np.exp(log_probs)
+
+
+def kept_last(logits, targets, *, blank):
+    """Those of CTC, where the states of a symbol overwrite each other."""
+    log_probs, log_z = log_softmax(logits), -ctc.loss(log_softmax(logits), targets, blank=blank)
+    found = np.zeros(logits.shape)
+    states = ctc.log_alpha(log_probs, targets, blank=blank) + ctc.log_beta(log_probs, targets, blank=blank)
+    for s, symbol in enumerate(ctc.extended_targets(targets, blank=blank)):
+        found[:, symbol] = np.exp(states[:, s] - log_z)
+    return found
+
+
+def without_early_mass(logits, targets, *, blank):
+    """Those of CTC, where alpha loses a tenth of its mass in every frame from the second on."""
+    return ctc.occupancy(log_softmax(logits), targets, blank=blank) * 0.9 ** np.arange(len(logits))[:, None]
+
+
+def beta_of_the_node(logits, targets, *, blank):
+    """Those of RNN-T's arcs, each with beta of the node that it leaves."""
+    log_probs = log_softmax(logits)
+    a, b = (f(log_probs, targets, blank=blank) for f in (rnnt.log_alpha, rnnt.log_beta))
+    node = np.exp(a + b + rnnt.loss(log_probs, targets, blank=blank))[..., None] * np.exp(log_probs)
+    used = np.zeros(logits.shape, bool)
+    used[..., blank] = used[:, np.arange(len(targets)), targets] = True
+    return np.where(used, node, 0.0)
+
+
+@pytest.mark.parametrize(("kind", "occupied", "said", "others"), [
+    ("ctc", emission_in_beta, "those of frame 2 add up to 0.107455, expected 1",
+     "with the probability of its own step counted twice"),
+    ("ctc", kept_last, "those of frame 0 add up to 0.337519, expected 1", "overwrite each other"),
+    ("ctc", without_early_mass, "frame 4 add up to 0.6561, expected 1; all sums before frame 1 are right: "
+     "look first at alpha", "wrong, in a way not on the list"),
+    ("rnnt", beta_of_the_node, "those of node (0, 0) add up to 0.0664335, expected 1", "beta of the node itself"),
+])
+def test_wrong_occupancies_are_blamed_and_not_the_softmax_term_that_follows_from_them(kind, occupied, said, others):
+    """The softmax is multiplied by their sum, as it should be; in the second gradient of CTC by 1, as is usual."""
+    def function(logits, targets, *, blank):
+        found = occupied(logits, targets, blank=blank)
+        return np.exp(log_softmax(logits)) * found.sum(-1, keepdims=True) - found
+
+    first, *rest = findings(function, loss=kind)
+    assert first.startswith("the occupancies are wrong, not the softmax: ") and said in first
+    assert rest and any(others in each for each in rest) and not any("softmax" in each for each in rest)
+    if kind == "ctc":
+        rest = findings(lambda *a, blank: np.exp(log_softmax(a[0])) - occupied(*a, blank=blank))
+        assert others in rest[0] and not any("softmax" in each for each in rest)
+
+
+def test_a_softmax_term_with_a_multiple_that_is_no_sum_of_occupancies_is_wrong():
+    def function(logits, targets, *, blank):
+        return ctc.grad_logits(logits, targets, blank=blank) - 0.5 * np.exp(log_softmax(logits))
+
+    (finding,) = findings(function)
+    assert finding.startswith("softmax term: wrong, in a way not on the list; ")
+
+
 def test_fastemit_left_out_of_the_softmax_term():
     def function(scores, targets, *, blank):
         return rnnt.grad_logits(scores, targets, blank=blank) + 0.5 * rnnt.grad_log_probs(
@@ -136,7 +206,10 @@ def spoils(scores, targets, *, blank):
     (spoils, "it modifies its argument"),
     (lambda scores, targets, *, blank: scores.sum(), "it has shape (); expected (5, 5)"),
     (lambda scores, targets, *, blank: None, "it has shape (); expected (5, 5)"),
-    (lambda scores, targets, *, blank: scores * np.nan, "entry (0, 0) is NaN"),
+    (lambda scores, targets, *, blank: scores * np.nan, "it returns NaN for everything"),
+    (lambda scores, targets, *, blank: scores * 0, "it returns 0 for everything"),
+    (lambda scores, targets, *, blank: scores * 0 + 0.25, "it returns 0.25 for everything"),
+    (lambda scores, targets, *, blank: np.where(scores == scores[0, 0], np.nan, scores), "entry (0, 0) is NaN"),
     (lambda scores, targets: scores, "it raises TypeError: "),
 ])
 def test_whatever_the_function_does(function, expected):
@@ -189,6 +262,10 @@ def test_fitted_terms_of_no_gradient():
         spoilt[1, 2] = bad
         assert fit_terms(spoilt, TERMS).findings == (f"entry (1, 2) is {bad}",)
         assert not fit_terms(spoilt, TERMS).right
+    for constant, said in ((0.0, "0"), (0.25, "0.25"), (np.nan, "NaN")):
+        assert fit_terms(np.full(FIRST.shape, constant), TERMS).findings == (f"it returns {said} for everything",)
+    ones = np.ones((4, 3))
+    assert fit_terms(ones, {"all": (ones, 1)}).right and fit_terms(0 * ones, {"all": (ones, 0)}).right
 
 
 @pytest.mark.parametrize(("terms", "message"), [

@@ -108,6 +108,8 @@ def test_every_wrong_term_has_the_same_sentence(loss, variable):
     # after the last blank beta is 1: these are the same number as another mistake, which is named
     named_otherwise = {"last blank: beta of the node itself instead of the node after the step",
                        "last blank: with the beta of the other step"}
+    if variable == "log_probs":  # there it is what FastEmit does, with lambda = 1
+        named_otherwise.add("label term: counted twice")
     assert len(cases) > 300 and missing <= (named_otherwise if loss == "rnnt" else set())
 
 
@@ -124,13 +126,38 @@ def test_right_gradients_and_what_multiplies_them(loss, variable):
         for emphasis in (1.0, 1.3, 2.0, 0.5):
             for middle in {softmax, softmax * emphasis}:
                 gradient = np.tensordot([softmax, middle, -1.0, -emphasis], terms, 1)
-                for factor in (1.0, -1.0, 1 / np.log(2), 1 / T, 1 / (U + 1), 1 / (T + U), 1 / (T * (U + 1)), 0.37, 0.0):
+                for factor in (1.0, -1.0, 1 / np.log(2), 1 / T, 1 / (U + 1), 1 / (T + U), 1 / (T * (U + 1)), 0.37, 0.0,
+                               65536.0, -1024.0, 1000.0, 2.0**30):
                     cases.append((loss, variable, scores, targets, blank, gradient * factor))
     seen = " ".join(compare(cases))
-    for words in ("right", "times #: the sign?", "ln #: bits", "Here it is # / T.", "Here it is # / (U + #)."):
+    for words in ("right", "times #: the sign?", "ln #: bits", "Here it is # / T.", "Here it is # / (U + #).",
+                  "which is #^#: loss scaling", "it returns # for everything"):
         assert words in seen
     assert ("FastEmit, lambda = #" in seen) == (loss == "rnnt")
     assert ("have to be as well" in seen) == (loss == "rnnt" and variable == "logits")
+
+
+@pytest.mark.parametrize("loss", ["ctc", "rnnt"])
+def test_wrong_occupancies_with_the_softmax_term_that_they_bring(loss):
+    """Each wrong occupancy on Python's list, and alpha broken from a frame on, or beta up to one."""
+    rng, cases = np.random.default_rng(14), []
+    for _ in range(12):
+        scores, targets, blank = random_problem(rng, loss, "logits")
+        case = _cases(loss)[0].__class__("", scores, np.array(targets, dtype=np.int64), blank)
+        with np.errstate(all="ignore"):
+            terms = {"ctc": _ctc_terms, "rnnt": _rnnt_terms}[loss](case, "logits")
+        right = sum(np.where(term.entries, term.right, 0.0) for term in terms[1:])
+        frame = np.arange(len(scores)).reshape(-1, *[1] * (scores.ndim - 1))
+        wrong = [right * (1 + 0.3 * (frame >= 2)), right * (1 - 0.2 * (frame < 2))]
+        for said in {said for term in terms[1:] for said in term.wrong}:
+            wrong.append(sum(np.where(term.entries, term.wrong.get(said, term.right), 0.0) for term in terms[1:]))
+        y = np.exp(log_softmax(scores))
+        cases += [(loss, "logits", scores, targets, blank, each - y * each.sum(-1, keepdims=True)) for each in wrong]
+    seen = " ".join(compare(cases))
+    place = "frame" if loss == "ctc" else "node (#, #)"
+    for words in (f"the occupancies are wrong, not the softmax: those of {place}", "look first at alpha",
+                  "look first at beta", "with the probability of its own step counted twice"):
+        assert words in seen
 
 
 @pytest.mark.parametrize("loss", ["ctc", "rnnt"])
@@ -159,7 +186,8 @@ def test_gradients_that_are_none(loss, variable):
     for _ in range(8):
         scores, targets, blank = random_problem(rng, loss, variable)
         noise = rng.normal(size=scores.shape)
-        spoilt = [noise, noise * 1e-30, noise * 1e200, np.zeros(scores.shape)]
+        spoilt = [noise, noise * 1e-30, noise * 1e200]
+        spoilt += [np.full(scores.shape, x) for x in (0.0, -0.0, 0.25, np.nan, np.inf)]
         for value in (np.nan, np.inf, -np.inf):
             one = MODULES[loss].grad_logits(scores, targets, blank=blank)
             one[rng.integers(0, len(one)), ..., -1] = value
@@ -298,6 +326,14 @@ REPORTS = [
      "to [-0.125, 0.125] after all entries were multiplied, or to [-0.25, 0.25] before"),
     ("last blank", "rnnt", GRID_LOG_PROBS, no_last_blank(), "named", "log_probs", "last blank: missing"),
     ("last symbol is the blank", "rnnt", GRID, rnnt.grad_logits(GRID, LABELS, blank=4), "unknown", "logits", "[4]"),
+    ("0 everywhere", "ctc", SCORES, np.zeros(SCORES.shape), "named", "log_probs", "it returns 0 for everything"),
+    ("NaN everywhere", "rnnt", GRID, np.full(GRID.shape, np.nan), "named", "logits", "it returns NaN for everything"),
+    ("loss scaling", "ctc", SCORES, 65536 * ctc.grad_logits(SCORES, TARGETS), "explained", "logits",
+     "all entries times 65536, which is 2^16: loss scaling, or a reduction?"),
+    ("a frame short", "ctc", SCORES, ctc.grad_logits(SCORES, TARGETS)[1:], "shape", "logits",
+     "it has shape (11, 6); expected (12, 6)"),
+    ("a symbol short", "rnnt", GRID, rnnt.grad_logits(GRID, LABELS)[..., 1:], "shape", "logits",
+     "it has shape (7, 4, 4); expected (7, 4, 5)"),
     ("noise", "rnnt", GRID, np.random.default_rng(12).normal(size=GRID.shape), "unknown", "logits",
      "not on the list"),
 ]

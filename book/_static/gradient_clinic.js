@@ -80,6 +80,7 @@
     right: "Right.",
     explained: "Every term is there. What was done to them has a name:",
     named: "Wrong, and the mistake has a name:",
+    shape: "Wrong: the shapes of gradient and scores differ.",
     unknown: "Wrong, in a way that is not on the list:",
   };
 
@@ -269,7 +270,7 @@
         lossSaid ? make("p", { class: "clinic-loss" }, lossSaid) : null,
         fits ? null : this.shapeHint(given, problem),
         ...notes.map((text) => make("p", { class: "clinic-note" }, text)),
-        make("p", { class: "clinic-note clinic-tolerance" }, close),
+        fits ? make("p", { class: "clinic-note clinic-tolerance" }, close) : null,
         fits ? this.numbers(problem, given, report) : null,
       ].filter((each) => each !== null));
     }
@@ -326,12 +327,14 @@
           make("tbody", {}, entries.map((i) => make("tr", {},
             make("th", { scope: "row" }, C.tuple(C.indexOf(i, problem.shape))), make("td", {}, this.kindOf(i, problem)),
             [problem.scores[i], given.values[i], expected[i], differences[i]].map((x) => make("td", {}, number(x)))))));
-        rows.replaceChildren(table(`The largest differences from ${names[against.value]}`, order.slice(0, ROWS)));
+        // of a right gradient only rounding errors would be shown
+        rows.replaceChildren(verdict === "right" ? make("p", {}, `No entry differs from ${names[against.value]}.`)
+          : table(`The largest differences from ${names[against.value]}`, order.slice(0, ROWS)));
         const some = bad.length > CELLS;
         all.replaceChildren(table(some ? `The ${CELLS} entries of ${bad.length} that differ most` : "All entries",
           some ? order.slice(0, CELLS) : [...bad.keys()]));
-        const floor = report.tolerance; // smaller differences are none
-        picture.replaceChildren(...this.picture(problem, { difference: differences, given: given.values, expected }, floor));
+        const arrays = { ...(verdict === "right" ? {} : { difference: differences }), given: given.values, expected };
+        picture.replaceChildren(...this.picture(problem, arrays, differences, report.tolerance));
       };
       against.addEventListener("change", show);
       show();
@@ -342,7 +345,7 @@
     }
 
     /* A heat map: for CTC frames across and symbols down, for RNN-T frames across and rows u upwards. */
-    picture(problem, arrays, floor) {
+    picture(problem, arrays, differences, floor) {
       const { shape, loss } = problem;
       const V = shape[shape.length - 1];
       const options = (pairs) => pairs.map(([value, text]) => make("option", { value }, text));
@@ -354,7 +357,7 @@
       const legend = make("p", { class: "clinic-note", "aria-live": "polite" });
       const show = () => {
         const values = arrays[what.value];
-        const { cells, down, left, note } = loss === "ctc" ? ctcCells(problem, values, arrays.difference)
+        const { cells, down, left, note } = loss === "ctc" ? ctcCells(problem, values, differences)
           : rnntCells(problem, values, symbol.value);
         const most = Math.max(largest(cells.map((cell) => cell.value).filter(Number.isFinite)), floor);
         const [worst] = [...cells].sort((a, b) => Math.abs(b.value) - Math.abs(a.value));

@@ -12,6 +12,8 @@ const GradientClinic = ((M) => {
   const MISSING = "missing";
   const PRESENT = "present, but it belongs to the gradient with respect to the logits";
   const UNLISTED = "wrong, in a way not on the list";
+  const OF_THE_NODE = "beta of the node itself instead of the node after the step";
+  const TOO_LOOSE = 0.02; // as in diagnosis.py
   const VARIABLES = ["logits", "log_probs"];
   const CALLED = { logits: "logits", log_probs: "log-probs" };
 
@@ -341,14 +343,14 @@ const GradientClinic = ((M) => {
     const nothing = (t, u) => 0 * b(t, u); // NaN where beta is 0, as in NumPy
     const node = (t, u) => Math.exp(a(t, u) + b(t, u) - logZ);
     const more = [
-      ["beta of the node itself instead of the node after the step", posterior(a, b, b)],
+      [OF_THE_NODE, posterior(a, b, b)],
       ["alpha alone, without beta", posterior(a, nothing, nothing)],
       ["beta alone, without alpha", posterior((t, u) => 0 * a(t, u), afterBlank, afterLabel)],
       ["the node occupancy, not that of the arc", entriesOf(node, node)],
       ["with the beta of the other step", posterior(a, (t, u) => (u < U ? b(t, u + 1) : -Infinity), afterBlank)],
     ];
     const leadsNowhere = [
-      ["not 0, though this blank would end the utterance with labels missing", posterior(a, nothing, afterLabel)]];
+      ["not 0, though this blank would end the utterance with labels missing", posterior(a, nothing, afterLabel)], more[0]];
     const isLabel = entriesOf(() => 0, () => 1);
     const isBlank = entriesOf(() => 1, () => 0);
     const last = entriesOf((t, u) => Number(t === T - 1 && u === U), () => 0);
@@ -378,6 +380,41 @@ const GradientClinic = ((M) => {
       + `expected ${general(term.right[i], 10)}`];
   }
 
+  /* --- a softmax term that goes with wrong occupancies: softmax_multiples and _on_other_sums in Python --- */
+
+  function onOtherSums({ shape }, given, probs, softmax, tolerance) {
+    const V = shape[shape.length - 1];
+    const rowsOf = (value) => sumsOfRows(given.map((x, i) => value(x, i)), V);
+    const [along, squares, reach, several] = [(x, y) => x * y, (x, y) => y * y, (x, y) => (1 + Math.abs(x)) * y,
+      (x, y) => Number(y > 0)].map((of) => rowsOf((x, i) => (softmax.entries[i] ? of(x, probs[i]) : 0)));
+    const timesProbs = (sums) => probs.map((y, i) => y * (sums[perRow(V, i)] || 0));
+    const multiples = along.map((x, r) => x / squares[r]);
+    if (!given.every(Number.isFinite) || !squares.some((x) => x > 0)
+      || !isClose(given, timesProbs(multiples), softmax.entries, tolerance)) return null;
+    const allowed = rowsOf((x) => tolerance * (1 + Math.abs(x)));
+    const balanced = sumsOfRows(given, V).every((x, r) => Math.abs(x) <= allowed[r]);
+    const slack = reach.map((x, r) => (squares[r] > 0 ? tolerance * x / squares[r] : 0));
+    const most = (list) => list.reduce((x, y) => Math.max(x, y));
+    if ((!balanced && !several.some((n) => n > 1)) || most(slack) > TOO_LOOSE) return null;
+    const right = sumsOfRows(softmax.right, V);
+    const sums = multiples.map((x, r) => (Number.isNaN(x) ? right[r] : x));
+    const found = { base: timesProbs(sums), said: "", look: "look at alpha, beta and log Z", tolerance: tolerance + most(slack) };
+    if (!balanced) return found;
+    const apart = sums.map((x, r) => Math.abs(x - right[r]));
+    const row = apart.findIndex((x) => x >= most(apart) * (1 - 1e-6)); // the first of those that differ by rounding alone
+    const place = shape.length === 2 ? `frame ${row}` : `node ${tuple(indexOf(row, shape.slice(0, 2)))}`;
+    const off = [...new Set([...apart.keys()].filter((r) => apart[r] > slack[r] + tolerance * (1 + right[r]))
+      .map((r) => Math.floor(r * shape[0] / apart.length)))];
+    const [first, last] = [off[0], off[off.length - 1]];
+    if (off.length && off.length === last - first + 1 && (first === 0) !== (last === shape[0] - 1)) {
+      found.look = first ? `all sums before frame ${first} are right: look first at alpha`
+        : `all sums after frame ${last} are right: look first at beta`;
+    }
+    found.said = `the occupancies are wrong, not the softmax: those of ${place} add up to ${general(sums[row] + 0, 6)}, `
+      + `expected ${general(right[row], 6)}`;
+    return found;
+  }
+
   /* --- what multiplies all terms alike, or those of the labels --- */
 
   const fine = (tolerance) => tolerance <= EXACT;
@@ -387,7 +424,7 @@ const GradientClinic = ((M) => {
   function read(fit, problem, tolerance) {
     const factor = -fit.multiples[2];
     // least squares does not make the largest error smallest
-    const allowed = fine(tolerance) ? tolerance : 2 * tolerance * Math.max(1, Math.abs(factor));
+    const allowed = (fine(tolerance) ? tolerance : 2 * tolerance) * Math.max(1, Math.abs(factor));
     if (!((fine(tolerance) ? fit.rest : fit.share) <= allowed) || !factor || Number.isNaN(factor)) return null;
     const relative = fit.multiples.map((x) => x / factor);
     const slack = fit.reach.map((x, j) => (fine(tolerance) ? 1e-7
@@ -424,6 +461,11 @@ const GradientClinic = ((M) => {
     if (Math.abs(factor * Math.LN2 - 1) < near) {
       return "all entries times 1.4427 = 1 / ln 2: bits, where nats are asked for?";
     }
+    const power = Math.round(Math.log2(Math.abs(factor)));
+    if (power >= 8 && Math.abs(Math.abs(factor) / 2 ** power - 1) < Math.max(1e-6, near / Math.abs(factor))) {
+      const scale = `${factor < 0 ? "-" : ""}2^${power}`;
+      return `all entries times ${general(Math.sign(factor) * 2 ** power, 10)}, which is ${scale}: loss scaling, or a reduction?`;
+    }
     const [T, U] = [problem.shape[0], problem.target.length];
     const sizes = [["T", T], ["U", U], ["(U + 1)", U + 1], ["(T + U)", T + U], ["(T (U + 1))", T * (U + 1)]];
     const same = sizes.find(([, size]) => size > 1 && Math.abs(factor * size - 1) < near * (near > 1e-7 ? size : 1));
@@ -447,21 +489,42 @@ const GradientClinic = ((M) => {
   const wrongShape = (given, shape) => (given.length === shape.length && given.every((size, i) => size === shape[i])
     ? [] : [`it has shape ${tuple(given)}; expected ${tuple(shape)}`]);
 
+  /* The number that every one of several entries is, in words; "" if they differ. */
+  function constantOf(values) {
+    if (values.length < 2) return "";
+    if (values.every(Number.isNaN)) return "NaN";
+    return values.every((x) => x === values[0]) ? general(values[0] + 0, 10) : "";
+  }
+
   /* Findings about a gradient {shape, values} as one with respect to the variable; none if it is right. */
   function findings(problem, gradient, variable, tolerance = EXACT) {
     const { shape } = problem;
     const given = gradient.values;
     const unfit = wrongShape(gradient.shape, shape);
     if (unfit.length) return unfit;
+    const right = expected(problem, variable);
+    const constant = constantOf(given);
+    if (constant && right.some((x) => x !== 0) && !isClose(given, right, given.map(() => 1), tolerance)) {
+      return [`it returns ${constant} for everything`];
+    }
     const notANumber = given.findIndex(Number.isNaN);
     if (notANumber >= 0) return [`entry ${tuple(indexOf(notANumber, shape))} is NaN: -inf minus -inf, or 0 times inf?`];
     const terms = (problem.loss === "ctc" ? ctcTerms : rnntTerms)(problem, variable, tolerance);
     const [softmax] = terms;
     // the other terms are seen on top of the softmax term that the gradient has, if that one is known
-    const base = [softmax.right, ...softmax.wrong.map(([, array]) => array)]
+    let base = [softmax.right, ...softmax.wrong.map(([, array]) => array)]
       .find((array) => isClose(given, array, softmax.entries, tolerance));
-    const found = compared(softmax, given, new Float64Array(given.length), shape, tolerance);
-    if (base) terms.slice(1).forEach((term) => found.push(...compared(term, given, base, shape, tolerance)));
+    let found = compared(softmax, given, new Float64Array(given.length), shape, tolerance);
+    const other = base || variable !== "logits" ? null
+      : onOtherSums(problem, given, solved(problem, variable).probs, softmax, tolerance);
+    if (other) base = other.base;
+    if (base) {
+      const others = terms.slice(1).flatMap((term) => compared(term, given, base, shape, other ? other.tolerance : tolerance));
+      if (other && other.said && others.length) {
+        found = [other.said + (others.some((each) => each.includes(UNLISTED)) ? `; ${other.look}` : "")];
+      }
+      found.push(...others);
+    }
     if (!found.length || !given.every(Number.isFinite)) return found;
     const reading = read(fitted(given, termsOf(problem, variable)), problem, tolerance);
     const multiplied = reading && reading.variable === variable ? readingSaid(reading, problem) : [];
@@ -587,11 +650,11 @@ const GradientClinic = ((M) => {
   /* Everything about one gradient {shape, values}. With a variable, the findings are the sentences of diagnose_values
      for it; without, the one that fits best is taken. `meaning`: what the scores are to the loss, logits or log_probs, if
      its value has told. The verdict is right, explained (by what multiplies the terms, or cuts the gradient), named (all
-     that is wrong has a name) or unknown. */
+     that is wrong has a name), shape (it is not that of the scores) or unknown. */
   function report(problem, gradient, { variable = "", tolerance = EXACT, meaning = "" } = {}) {
     const shapes = wrongShape(gradient.shape, problem.shape);
     const nothing = { said: "", clamp: "", reading: null, blanks: [], noPath: false, unexplained: false, tolerance };
-    if (shapes.length) return { ...nothing, verdict: "unknown", variable: variable || "logits", findings: shapes };
+    if (shapes.length) return { ...nothing, verdict: "shape", variable: variable || "logits", findings: shapes };
     const choice = variable ? { variable, found: findings(problem, gradient, variable, tolerance) }
       : chosen(problem, gradient, tolerance, meaning);
     const noPath = VARIABLES.every((inputs) => lossOf(problem, inputs) === Infinity);
@@ -612,7 +675,7 @@ const GradientClinic = ((M) => {
     if (noPath) said = "No alignment exists: Z = 0, the loss is infinite, and the gradient is 0 by definition.";
     else if (choice.undecided) said = "At this tolerance the gradients with respect to logits and to log-probs cannot be told apart.";
     else if (reading) said = variableSaid(reading, problem, tolerance, open);
-    else if (!variable) said = `It was judged as a gradient with respect to the ${CALLED[choice.variable]}, which it fits best.`;
+    else if (!variable && !constantOf(gradient.values)) said = `It was judged as a gradient with respect to the ${CALLED[choice.variable]}, which it fits best.`;
     return {
       ...nothing, said, reading, noPath, variable: judged,
       findings: reread ? [...(mixed ? [softmax] : []), ...plain] : choice.found,
@@ -745,7 +808,7 @@ const GradientClinic = ((M) => {
     [/own step/, { ctc: ["why-log-probs"], rnnt: ["why-log-probs"] }],
     [/divided|multiplied by Z/, { ctc: ["eq-gradient-theorem"], rnnt: ["eq-gradient-theorem"] }],
     [/^last blank/, { rnnt: ["why-last-blank"] }],
-    [/^(blank|label) (term|of)/, { ctc: ["def-ctc-occupancy"], rnnt: ["eq-rnnt-blank-arc", "eq-rnnt-label-arc"] }],
+    [/^(blank|label) (term|of)|^the occupancies/, { ctc: ["def-ctc-occupancy"], rnnt: ["eq-rnnt-blank-arc", "eq-rnnt-label-arc"] }],
     [/^FastEmit.*have to be as well/, { rnnt: ["eq-fastemit-forgotten"] }],
     [/^FastEmit/, { rnnt: ["eq-fastemit-logits"] }],
     [/^all entries times/, { ctc: ["ctc-reductions"], rnnt: ["ctc-reductions"] }],

@@ -18,12 +18,15 @@ from . import ctc, rnnt
 from ._softmax import log_softmax
 from ._validation import check_at_least, check_choice, check_weights
 from .bug_bank import BUGS
-from .terms import fitted, terms_of
+from .terms import fitted, loss_scaling, softmax_multiples, terms_of
 
 __all__ = ["Diagnosis", "diagnose", "diagnose_values", "fit_terms"]
 
 _TOLERANCE = 1e-9
+#: Sums of occupancies that are known no better than this name nothing.
+_TOO_LOOSE = 0.02
 _UNLISTED = "wrong, in a way not on the list"
+_OF_THE_NODE = "beta of the node itself instead of the node after the step"
 
 
 @dataclass(frozen=True)
@@ -161,18 +164,35 @@ def fit_terms(gradient: np.ndarray, terms: Mapping[str, tuple[np.ndarray, float]
     gradient = np.asarray(gradient, dtype=np.float64)
     if gradient.shape != shape:
         return Diagnosis(False, (f"it has shape {gradient.shape}; expected {shape}",))
+    constant = constant_of(gradient)
+    if constant and np.isnan(gradient).all():
+        return Diagnosis(False, (f"it returns {constant} for everything",))
     if not np.isfinite(gradient).all():
         index = tuple(int(i) for i in np.argwhere(~np.isfinite(gradient))[0])
         return Diagnosis(False, (f"entry {index} is {gradient[index]}",))
     fitted = np.linalg.lstsq(columns, gradient.ravel())[0]
     rest = gradient - (columns @ fitted).reshape(shape)
-    if np.linalg.norm(rest) > 1e-10:
+    wrong = [(name, found, right) for found, (name, (_, right)) in zip(fitted, terms.items(), strict=True)
+             if not abs(found - right) <= _TOLERANCE]
+    left_over = np.linalg.norm(rest) > 1e-10
+    if constant and (wrong or left_over):
+        return Diagnosis(False, (f"it returns {constant} for everything",))
+    if left_over:
         index = tuple(int(i) for i in np.unravel_index(np.abs(rest).argmax(), shape))
         return Diagnosis(False, (f"something that is none of the terms: {rest[index]:.4g} at entry {index}",))
     findings = tuple(f"{name}: its coefficient is {round(found, 9) + 0.0:.10g}, not {right:g}"
-                     for found, (name, (_, right)) in zip(fitted, terms.items(), strict=True)
-                     if abs(found - right) > _TOLERANCE)
+                     for name, found, right in wrong)
     return Diagnosis(not findings, findings or (f"right: every coefficient of {', '.join(terms)}",))
+
+
+def constant_of(array) -> str:
+    """The number that every one of several entries is, in words; empty if they differ."""
+    array = np.asarray(array, dtype=np.float64)
+    if array.size < 2:
+        return ""
+    if np.isnan(array).all():
+        return "NaN"
+    return f"{array.flat[0] + 0.0:.10g}" if (array == array.flat[0]).all() else ""
 
 
 def _cases(loss):
@@ -204,21 +224,62 @@ def _examine(function, case, loss, variable):
         return [f"it has shape {given.shape}; expected {case.scores.shape}"]
     if not np.array_equal(scores, case.scores):
         return ["it modifies its argument"]
+    terms = {"ctc": _ctc_terms, "rnnt": _rnnt_terms}[loss](case, variable)
+    everywhere = np.ones(given.shape, bool)
+    constant = constant_of(given)
+    right = terms[0].right + sum(np.where(term.entries, term.right, 0.0) for term in terms[1:])
+    if constant and right.any() and not _close(given, right, everywhere):
+        return [f"it returns {constant} for everything"]
     if np.isnan(given).any():
         index = tuple(int(i) for i in np.argwhere(np.isnan(given))[0])
         return [f"entry {index} is NaN: -inf minus -inf, or 0 times inf?"]
-    terms = {"ctc": _ctc_terms, "rnnt": _rnnt_terms}[loss](case, variable)
     softmax = terms[0]
     # the other terms are seen on top of the softmax term that the function has, if that one is known
     base = next((array for array in (softmax.right, *softmax.wrong.values())
                  if _close(given, array, softmax.entries)), None)
-    findings = _compare(softmax, given, np.zeros_like(given))
+    findings, said, tolerance = _compare(softmax, given, np.zeros_like(given)), "", _TOLERANCE
+    if base is None and variable == "logits":
+        base, said, look, tolerance = _on_other_sums(given, case.scores, softmax)
     if base is not None:
-        findings += [finding for term in terms[1:] for finding in _compare(term, given, base)]
+        others = [finding for term in terms[1:] for finding in _compare(term, given, base, tolerance)]
+        if said and others:
+            findings = [f"{said}; {look}" if any(_UNLISTED in each for each in others) else said]
+        findings += others
     findings = findings and _multiples(given, case, loss, variable) or findings
     if any(_UNLISTED in finding for finding in findings):
         findings += _known_bugs(given, case, loss, variable)
     return findings
+
+
+def _on_other_sums(given, scores, softmax):
+    """The softmax term of a gradient whose occupancies do not add up to what they should; what to say; where to look.
+
+    It is the softmax times one number in each row. If the row then adds up to 0, that number is the sum of the
+    occupancies that were subtracted: these are wrong, and the softmax term follows from them; else nothing is said. The
+    first is None if the gradient has no such term. The last is what the other terms may be off by.
+    """
+    nothing = None, "", "", _TOLERANCE
+    if not np.isfinite(given).all():
+        return nothing
+    probs = np.exp(log_softmax(scores))
+    sums, slack, balanced = softmax_multiples(given, probs, softmax.entries, _TOLERANCE)
+    if sums is None or slack.max() > _TOO_LOOSE:
+        return nothing
+    right = softmax.right.sum(-1)  # of all symbols: the occupancy of the row
+    sums = np.where(np.isnan(sums), right, sums)
+    base, tolerance = probs * sums[..., None], _TOLERANCE + slack.max()
+    if not balanced:
+        return base, "", "", tolerance
+    apart = np.abs(sums - right)
+    row = tuple(np.argwhere(apart >= apart.max() * (1 - 1e-6))[0].tolist())  # the first, if only rounding tells them
+    place = f"frame {row[0]}" if len(row) == 1 else f"node {row}"
+    off = np.flatnonzero((apart > slack + _TOLERANCE * (1 + right)).reshape(len(sums), -1).any(-1))
+    look = "look at alpha, beta and log Z"
+    if len(off) and len(off) == off[-1] - off[0] + 1 and (off[0] == 0) != (off[-1] == len(sums) - 1):
+        look = (f"all sums before frame {off[0]} are right: look first at alpha" if off[0] else
+                f"all sums after frame {off[-1]} are right: look first at beta")
+    return base, (f"the occupancies are wrong, not the softmax: those of {place} add up to {sums[row] + 0.0:.6g}, "
+                  f"expected {right[row]:.6g}"), look, tolerance
 
 
 def _multiples(given, case, loss, variable):
@@ -228,7 +289,7 @@ def _multiples(given, case, loss, variable):
     terms = terms_of(case.scores, case.targets, loss=loss, inputs=variable, blank=case.blank)
     fit = fitted(given, terms)
     softmax, factor = float(variable == "logits"), -fit.multiples[2]
-    if fit.rest > _TOLERANCE or not factor or np.isnan(factor):
+    if not factor or np.isnan(factor) or fit.rest > _TOLERANCE * max(1.0, abs(factor)):
         return []
     relative = fit.multiples / factor
     emphasis = -relative[3] if len(case.targets) else 1.0
@@ -254,6 +315,9 @@ def _factor_said(factor, case):
         return "all entries times -1: the sign?"
     if abs(factor * np.log(2) - 1) < 1e-7:
         return "all entries times 1.4427 = 1 / ln 2: bits, where nats are asked for?"
+    if power := loss_scaling(factor):
+        sign = "-" if factor < 0 else ""
+        return f"all entries times {sign}{2**power:.10g}, which is {sign}2^{power}: loss scaling, or a reduction?"
     T, U = len(case.scores), len(case.targets)
     sizes = {"T": T, "U": U, "(U + 1)": U + 1, "(T + U)": T + U, "(T (U + 1))": T * (U + 1)}
     same = [f"1 / {name}" for name, size in sizes.items() if size > 1 and abs(factor * size - 1) < 1e-7]
@@ -275,16 +339,16 @@ def _known_bugs(given, case, loss, variable):
     return []
 
 
-def _close(a, b, entries):
+def _close(a, b, entries, tolerance=_TOLERANCE):
     with np.errstate(invalid="ignore"):
-        return bool((np.abs(a - b)[entries] <= _TOLERANCE * (1 + np.abs(b[entries]))).all())
+        return bool((np.abs(a - b)[entries] <= tolerance * (1 + np.abs(b[entries]))).all())
 
 
-def _compare(term, given, base):
-    if _close(given, base + term.right, term.entries):
+def _compare(term, given, base, tolerance=_TOLERANCE):
+    if _close(given, base + term.right, term.entries, tolerance):
         return []
     for description, array in term.wrong.items():
-        if _close(given, base + array, term.entries):
+        if _close(given, base + array, term.entries, tolerance):
             return [f"{term.name}: {description}"]
     error = np.where(term.entries, np.abs(given - base - term.right), 0.0)
     index = tuple(int(i) for i in np.unravel_index(error.argmax(), error.shape))
@@ -380,7 +444,7 @@ def _rnnt_terms(case, variable):
                               np.exp(log_a[:, :-1] + log_probs[:, np.arange(U), case.targets] + after_label - log_z))
 
     more = {
-        "beta of the node itself instead of the node after the step": posterior(a, b, b[:, :-1]),
+        _OF_THE_NODE: posterior(a, b, b[:, :-1]),
         "alpha alone, without beta": posterior(a, 0.0 * b, 0.0 * b[:, :-1]),
         "beta alone, without alpha": posterior(0.0 * a, after_blank, b[:, 1:]),
         "the node occupancy, not that of the arc": entries_of(np.exp(a + b - log_z), np.exp(a + b - log_z)[:, :-1]),
@@ -393,7 +457,8 @@ def _rnnt_terms(case, variable):
     last[-1, -1, case.blank] = early[-1, :-1, case.blank] = True
     occupied, node = entries_of(e_blank, e_label), e_blank + np.pad(e_label, ((0, 0), (0, 1)))
     leads_nowhere = {
-        "not 0, though this blank would end the utterance with labels missing": posterior(a, 0.0 * b, b[:, 1:])}
+        "not 0, though this blank would end the utterance with labels missing": posterior(a, 0.0 * b, b[:, 1:]),
+        _OF_THE_NODE: more[_OF_THE_NODE]}
     terms = [_softmax_term(variable, probs, node, ~is_blank & ~is_label)]
     for name, entries, others in (("blank term", is_blank & ~last & ~early, more), ("last blank", last, more),
                                   ("blank of the last frame below the last row", early, leads_nowhere),

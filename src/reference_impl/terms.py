@@ -17,7 +17,7 @@ from . import ctc, rnnt
 from ._softmax import log_softmax
 from ._validation import check_choice
 
-__all__ = ["TERMS", "Fit", "fitted", "terms_of"]
+__all__ = ["TERMS", "Fit", "fitted", "loss_scaling", "softmax_multiples", "terms_of"]
 
 #: The terms, in the order of the multiples: those of the softmax, then the occupancies, each for blanks and labels.
 TERMS = ("softmax times blank posteriors", "softmax times label posteriors", "blank occupancy", "label occupancy")
@@ -101,3 +101,59 @@ def fitted(gradient, terms, *, entries=None) -> Fit:
         multiples[present] = np.linalg.lstsq(columns[:, present], wanted)[0]
     rest = wanted - columns @ np.nan_to_num(multiples)
     return Fit(multiples, float(np.abs(rest).max(initial=0.0)))
+
+
+def softmax_multiples(gradient, probs, others, tolerance):
+    """What multiplies the softmax in each row of a gradient with respect to logits, read off its other symbols.
+
+    The symbols that no arc emits have the softmax term alone, which is the softmax times the sum of the row's
+    occupancies. So this number is that sum, whether the occupancies are right or not.
+
+    Parameters
+    ----------
+    gradient, probs : (..., V) arrays
+    others : (..., V) array of bool
+        The entries whose symbols no arc emits.
+    tolerance : float
+        By which two numbers may differ, times 1 + their size.
+
+    Returns
+    -------
+    multiples : (...) array
+        NaN for a row without such entries.
+    slack : (...) array
+        What the tolerance lets a multiple be off by.
+    balanced : bool
+        Whether each row of the gradient adds up to 0, as it does if the softmax term goes with what is subtracted.
+
+    All three are None if these entries are no multiples of the softmax, or too few to tell.
+
+    Examples
+    --------
+    >>> logits = np.random.default_rng(0).normal(size=(4, 5))
+    >>> probs, halved = np.exp(log_softmax(logits)), 0.5 * ctc.grad_logits(logits, [1, 2])
+    >>> others = np.tile(np.arange(5) > 2, (4, 1))
+    >>> multiples, _, balanced = softmax_multiples(halved, probs, others, 1e-9)
+    >>> multiples.round(9).tolist(), balanced
+    ([0.5, 0.5, 0.5, 0.5], True)
+    """
+    seen = np.where(others, probs, 0.0)
+    squares = (seen**2).sum(-1)
+    with np.errstate(all="ignore"):
+        multiples = (seen * gradient).sum(-1) / squares
+        slack = np.where(squares > 0, tolerance * (seen * (1 + np.abs(gradient))).sum(-1) / squares, 0.0)
+    found = np.nan_to_num(multiples)[..., None] * probs
+    fits = (np.abs(gradient - found)[others] <= tolerance * (1 + np.abs(found))[others]).all()
+    balanced = bool((np.abs(gradient.sum(-1)) <= tolerance * (1 + np.abs(gradient)).sum(-1)).all())
+    told = balanced or ((seen > 0).sum(-1) > 1).any()  # a single entry is a multiple of anything
+    return (multiples, slack, balanced) if fits and told and squares.any() else (None, None, None)
+
+
+def loss_scaling(factor) -> int:
+    """The power of 2 that a factor is if it is 256 or more, as the scale of a loss in mixed precision is; else 0.
+
+    >>> [loss_scaling(factor) for factor in (65536.0, -1024.0, 128.0, 1000.0)]
+    [16, 10, 0, 0]
+    """
+    power = round(float(np.log2(abs(factor)))) if np.isfinite(factor) and factor else 0
+    return power if power >= 8 and abs(abs(factor) / 2.0**power - 1) < 1e-6 else 0
