@@ -8,6 +8,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+import torch
 from enumeration import loss_and_grad_logits, loss_and_occupancy
 from implementations import (
     BATCHED,
@@ -18,11 +19,13 @@ from implementations import (
     EXPLICIT,
     IMPLEMENTATIONS,
     IMPLEMENTATIONS_AND_VARIABLES,
+    TORCH,
     Batch,
     assert_gradients,
     assert_losses,
     evaluate,
     every_kind,
+    every_torch_loss,
     one,
     pad,
     random_scores,
@@ -128,6 +131,46 @@ def test_the_largest_floats(kind, dtype):
     assert np.isfinite(losses).all()
     assert_losses(losses[0], EXPLICIT[kind].loss(log_softmax(logits), [1]), 1e-6)
     assert_gradients(gradient[0], explicit, 2 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("size", [-1e30, 1e12, 1e17, "lowest", "highest"])
+@every_torch_loss
+def test_frames_of_large_numbers(kind, size, dtype):
+    """A whole frame masked by a finite number, or all shifted: its log-probs are those of equal logits, or nearly.
+
+    A log-probability of -log V must not be lost in a log-sum-exp that is that large itself.
+    """
+    limits = {"lowest": torch.finfo(dtype).min, "highest": torch.finfo(dtype).max}
+    rng = np.random.default_rng(0)
+    scores = torch.tensor(random_scores(rng, kind, 5, 2, 4)).to(dtype)
+    scores[1:3] = scores[1:3] + size if size not in limits else limits[size]
+    targets, T, U = torch.tensor([[1, 2]]), torch.tensor([5]), torch.tensor([2])
+
+    def losses(scores):
+        return TORCH[kind](scores[None], targets, T, U, reduction="none")
+
+    scores.requires_grad_()
+    gradient, = torch.autograd.grad(losses(scores), scores)
+    near = scores.detach().to(torch.float64)
+    near[1:3] -= near[1:3].amax()  # exact: such numbers differ by multiples of their spacing
+    near.requires_grad_()
+    expected, = torch.autograd.grad(losses(near), near)
+    tolerance = 4 * torch.finfo(dtype).eps
+    torch.testing.assert_close(losses(scores).double(), losses(near), rtol=tolerance, atol=0)
+    torch.testing.assert_close(gradient.double(), expected, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+@pytest.mark.parametrize("size", [-1e30, 1e17, np.finfo(np.float32).min, np.finfo(np.float32).max])
+@every_kind
+def test_frames_of_large_numbers_everywhere(kind, size, implementation):
+    """The same on every backend, against the explicit recursions."""
+    logits = random_scores(np.random.default_rng(0), kind, 4, 2, 3)
+    logits[1:3] = size
+    losses, gradient = evaluate(implementation, one(logits, [1, 2]))
+    assert_losses(losses[0], EXPLICIT[kind].loss(log_softmax(logits), [1, 2]))
+    assert_gradients(gradient[0], EXPLICIT[kind].grad_logits(logits, [1, 2]))
 
 
 @every_kind

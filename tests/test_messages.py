@@ -383,9 +383,6 @@ CASES += [
     (lambda: where_triton(True, lambda: by_torch("ctc", backend="triton")), ValueError,
      "backend = 'triton'; expected 'auto' or 'torch' for logits on cpu, unless TRITON_INTERPRET=1 is set before triton "
      "is imported"),
-    (lambda: torch.func.grad(lambda logits: by_torch("ctc", logits))(LOGITS.detach()), RuntimeError,
-     "ctc_loss was called inside a transform of torch.func (grad, vmap, ...), which it has no rule for; expected a "
-     "call outside, and torch.autograd"),
     (lambda: RNNTPrefixScorer(lambda labels: np.array([[0.0], [2.0]])).start(), ValueError,
      "log-sum-exp of row(())[1] = 2.0; expected at most 0, as of log-probs"),
 ]

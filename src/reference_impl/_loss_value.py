@@ -25,8 +25,8 @@ def never_below_zero(losses):
     """``max(0, loss)`` of losses whose rows were normalised here; NaN stays NaN.
 
     Then Z is a probability, and a loss below 0 is rounding, of which a caller's ``log(loss + 1e-8)`` would make NaN.
-    The value alone changes: the derivatives stay those of -log Z. In torch, :func:`.torch_impl.arguments.reduced` does
-    the same. Scores that were given as log-probs need not be normalised, and their losses may be negative.
+    The value alone changes: the derivatives stay those of -log Z. In torch, :func:`.torch_impl.edges.floored` does the
+    same. Scores that were given as log-probs need not be normalised, and their losses may be negative.
 
     Parameters
     ----------

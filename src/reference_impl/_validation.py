@@ -36,6 +36,12 @@ def check_int(name, value):
         raise TypeError(f"{name} = {value!r}; expected an integer") from None
 
 
+def check_bool(name, value):
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} = {value!r}; expected True or False")
+    return bool(value)
+
+
 def check_at_least(name, value, least):
     return check_size(name, check_int(name, value), least)
 
@@ -141,18 +147,24 @@ def check_log_probs(name, log_probs, rank, axes):
     return log_probs
 
 
-def check_row(name, row, blank):
-    """What a transducer says of all frames after a prefix: log-probs (T, V), T >= 1, no frame with more than mass 1.
+def check_masses(name, log_probs):
+    """Log-probs (T, V) of one utterance, no frame of which has more than mass 1, so neither logits nor probabilities.
 
-    Logits are refused by that. A float32 softmax may exceed 1 by its rounding, about 1e-6.
+    The log-mass of probabilities is at least 1, and rounding to half precision may leave one of 0.03.
     """
-    row = check_log_probs(name, row, 2, "(T, V)")
-    check_at_least("T", len(row), 1)
-    check_blank(blank, row.shape[1])
-    log_mass = np.logaddexp.reduce(row, axis=1)
-    if log_mass.max() > 1e-4:
+    log_probs = check_log_probs(name, log_probs, 2, "(T, V)")
+    log_mass = np.logaddexp.reduce(log_probs, axis=1)
+    if len(log_mass) and log_mass.max() > 0.05:
         t = int(log_mass.argmax())
         _fail(f"log-sum-exp of {name}[{t}]", (), log_mass[t], "at most 0, as of log-probs")
+    return log_probs
+
+
+def check_row(name, row, blank):
+    """What a transducer says of all frames after a prefix: log-probs (T, V), T >= 1."""
+    row = check_masses(name, row)
+    check_at_least("T", len(row), 1)
+    check_blank(blank, row.shape[1])
     return row
 
 
@@ -221,11 +233,11 @@ def _check_labels(labels, num_symbols, blank, offset, name="targets"):
             _fail(name, (*offset, u), label, f"a label other than blank = {blank}")
 
 
-def check_rows(name, rows, target_axis):
-    """RNN-T: one row more than there are labels."""
-    if rows != target_axis + 1:
-        raise ValueError(f"{name} has {rows} rows on its U+1 axis; expected U + 1 = {target_axis + 1}, "
-                         f"one more than the {target_axis} columns of targets")
+def check_rows(name, rows, target_axis, extra=False):
+    """RNN-T: one row more than there are labels, or with ``extra`` at least one."""
+    if rows < target_axis + 1 or rows > target_axis + 1 and not extra:
+        raise ValueError(f"{name} has {rows} rows on its U+1 axis; expected {'at least ' * extra}U + 1 = "
+                         f"{target_axis + 1}, one more than the {target_axis} columns of targets")
 
 
 def check_batch_axis(logits_shape, targets_shape, logit_lengths_shape, target_lengths_shape):

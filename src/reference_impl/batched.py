@@ -55,13 +55,14 @@ def ctc_loss(logits, targets, logit_lengths, target_lengths, *, blank=0):
     """
     logits, targets, T_of, U_of, blank = _checked(logits, targets, logit_lengths, target_lengths, blank, 3, "(B, T, V)")
     B, T, _ = logits.shape
-    grad, mass, log_mass = _buffer(logits), np.ones((B, T)), np.zeros((B, T))
+    grad, mass, unit = _buffer(logits), np.ones((B, T)), np.zeros((B, T))
     for b in range(B):
         t = T_of[b]
-        log_mass[b, :t] = _exp_rows(logits[b, :t], mass[b, :t], grad[b, :t], b)
+        unit[b, :t] = _exp_rows(logits[b, :t], mass[b, :t], grad[b, :t], b)
 
     def log_probs_of(b):
-        return ctc_log_probs(logits[b, :T_of[b]], log_mass[b, :T_of[b]], targets[b, :U_of[b]], blank)
+        used = b, slice(T_of[b])
+        return ctc_log_probs(logits[used], unit[used], mass[used], targets[b, :U_of[b]], blank)
 
     log_z, blank_states, label_states = ctc_sweeps(log_probs_of, targets, T_of, U_of, T)
     for b in range(B):
@@ -72,7 +73,7 @@ def ctc_loss(logits, targets, logit_lengths, target_lengths, *, blank=0):
     return _results(log_z, grad, logits)
 
 
-def rnnt_loss(logits, targets, logit_lengths, target_lengths, *, blank=0):
+def rnnt_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, extra_rows=False):
     """RNN-T loss of each utterance and its gradient with respect to the logits.
 
     Parameters
@@ -84,6 +85,8 @@ def rnnt_loss(logits, targets, logit_lengths, target_lengths, *, blank=0):
     logit_lengths, target_lengths : (B,) arrays of int32 or int64
         Frames (1 <= length <= T) and labels (0 <= length <= U) of each utterance.
     blank : int
+    extra_rows : bool
+        True takes logits with more than U + 1 rows; those beyond are padding.
 
     Returns
     -------
@@ -104,16 +107,16 @@ def rnnt_loss(logits, targets, logit_lengths, target_lengths, *, blank=0):
     ([0.25], [[0.25, -0.25], [-0.5, 0.5]])
     """
     logits, targets, T_of, U_of, blank = _checked(
-        logits, targets, logit_lengths, target_lengths, blank, 4, "(B, T, U+1, V)")
+        logits, targets, logit_lengths, target_lengths, blank, 4, "(B, T, U+1, V)", extra_rows)
     B, T, rows, _ = logits.shape
-    grad, mass, log_mass = _buffer(logits), np.ones((B, T, rows)), np.zeros((B, T, rows))
+    grad, mass, unit = _buffer(logits), np.ones((B, T, rows)), np.zeros((B, T, rows))
     for b in range(B):
         used = b, slice(T_of[b]), slice(U_of[b] + 1)
-        log_mass[used] = _exp_rows(logits[used], mass[used], grad[used], b)
+        unit[used] = _exp_rows(logits[used], mass[used], grad[used], b)
 
     def log_probs_of(b):
         used = b, slice(T_of[b]), slice(U_of[b] + 1)
-        return rnnt_log_probs(logits[used], log_mass[used], targets[b, :U_of[b]], blank)
+        return rnnt_log_probs(logits[used], unit[used], mass[used], targets[b, :U_of[b]], blank)
 
     log_z, e_blank, e_label = rnnt_sweeps(log_probs_of, T_of, U_of, T, rows - 1)
     for b in range(B):
@@ -126,7 +129,7 @@ def rnnt_loss(logits, targets, logit_lengths, target_lengths, *, blank=0):
     return _results(log_z, grad, logits)
 
 
-def _checked(logits, targets, logit_lengths, target_lengths, blank, rank, axes):
+def _checked(logits, targets, logit_lengths, target_lengths, blank, rank, axes, extra_rows=False):
     logits = _validation.check_scores("logits", logits, rank, axes)
     blank = _validation.check_blank(blank, logits.shape[-1])
     targets = _validation.check_integers("targets", targets, 2, "(B, U)")
@@ -135,7 +138,8 @@ def _checked(logits, targets, logit_lengths, target_lengths, blank, rank, axes):
     _validation.check_batch_axis(logits.shape, targets.shape, T_of.shape, U_of.shape)
     if rank == 4:
         _validation.check_at_least("T", logits.shape[1], 1)
-        _validation.check_rows("logits", logits.shape[2], targets.shape[1])
+        _validation.check_rows("logits", logits.shape[2], targets.shape[1],
+                               _validation.check_bool("extra_rows", extra_rows))
     _validation.check_batch_values(targets, T_of, U_of, logits.shape[1], logits.shape[-1], blank, int(rank == 4))
     return logits, targets, T_of, U_of, blank
 
@@ -146,11 +150,11 @@ def _buffer(logits):
 
 
 def _exp_rows(logits, mass, out, b):
-    """Log-sum-exp of each row of utterance b; ``mass`` and ``out`` are filled."""
-    log_mass = exp_rows(logits, mass, out)
-    if np.isnan(log_mass).any():
+    """The unit of each row of utterance b; ``mass`` and ``out`` are filled."""
+    unit = exp_rows(logits, mass, out)
+    if np.isnan(mass).any():
         check_no_nan_or_inf("logits", logits, (b,))
-    return log_mass
+    return unit
 
 
 def _results(log_z, grad, logits):

@@ -36,8 +36,9 @@ def exp_rows(logits, mass, out=None):
     Returns
     -------
     float64 array
-        log-sum-exp of each row; NaN for a row with a NaN or ``+inf``. For a row of ``-inf`` it is 0, so that log-probs
-        stay ``-inf``, and ``mass`` is 1.
+        Logarithm of the unit of each row: its log-prob is a logit, less this, less ``log(mass)``. In this order: where
+        all logits of a row are large, their log-sum-exp is rounded to a number that has lost ``log(mass)``. ``mass`` is
+        NaN for a row with a NaN or ``+inf``, and 1 for a row of ``-inf``, whose log-probs so stay ``-inf``.
     """
     if logits.ndim == 3 and all(each.flags.c_contiguous for each in (logits, mass, logits if out is None else out)):
         flat = (each if each is None else each.reshape(-1, logits.shape[-1]) for each in (logits, out))
@@ -46,19 +47,18 @@ def exp_rows(logits, mass, out=None):
 
 
 def _exp_rows(logits, mass, out):
-    log_mass = np.empty(mass.shape)
+    unit = np.zeros(mass.shape)
     if out is not None and np.may_share_memory(logits, out):
         for block in _blocks(logits.shape):
-            log_mass[block] = _exp_rows(logits[block].copy(), mass[block], out[block])
-        return log_mass
+            unit[block] = _exp_rows(logits[block].copy(), mass[block], out[block])
+        return unit
     dtype = out.dtype if out is not None else np.dtype(np.float64 if logits.dtype == np.float64 else np.float32)
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # what is too large or too small comes next
+    with np.errstate(over="ignore", invalid="ignore"):  # what is too large or too small comes next
         for block in _blocks(logits.shape):
             y = np.exp(logits[block], out=None if out is None else out[block], dtype=dtype)
             _sums(y, mass[block])
-        np.log(mass, out=log_mass)
-    _with_peaks(logits, mass, log_mass, out, dtype)
-    return log_mass
+    _with_peaks(logits, mass, unit, out, dtype)
+    return unit
 
 
 def _sums(y, out):
@@ -71,7 +71,7 @@ def _sums(y, out):
         out += np.matmul(cut, ones).sum(-1, dtype=np.float64)
 
 
-def _with_peaks(logits, mass, log_mass, out, dtype):
+def _with_peaks(logits, mass, unit, out, dtype):
     """Rows whose sums are not safely inside the range of floats, in units of their largest entries."""
     limits = np.finfo(dtype)
     least = float(limits.tiny) / float(limits.eps) ** 2
@@ -89,7 +89,8 @@ def _with_peaks(logits, mass, log_mass, out, dtype):
                 y = np.exp(x - peak[:, None])
             sums = y.sum(-1, dtype=np.float64)
             sums[sums == 0.0] = 1.0
-            mass[block][rows], log_mass[block][rows] = sums, peak + np.log(sums)
+            peak[peak == np.inf] = np.nan  # as the sum; and inf - inf would warn
+            mass[block][rows], unit[block][rows] = sums, peak
             if out is not None:
                 out[block][rows] = y
 
@@ -105,14 +106,18 @@ def _blocks(shape):
     yield from ((slice(start, start + step),) for start in range(0, shape[0], step))
 
 
-def ctc_log_probs(logits, log_mass, labels, blank):
-    """Float64 log-probs of the blank (T,) and of each label (T, U), from logits (T, V)."""
-    return logits[:, blank] - log_mass, np.take(logits, labels, axis=1) - log_mass[:, None]
+def ctc_log_probs(logits, unit, mass, labels, blank):
+    """Float64 log-probs of the blank (T,) and of each label (T, U), from logits (T, V) and :func:`exp_rows`."""
+    log_mass = np.log(mass)
+    return (logits[:, blank] - unit - log_mass,
+            np.take(logits, labels, axis=1) - unit[:, None] - log_mass[:, None])
 
 
-def rnnt_log_probs(logits, log_mass, labels, blank):
+def rnnt_log_probs(logits, unit, mass, labels, blank):
     """Float64 log-probs of the blank (T, U+1) and of the next label (T, U), from logits (T, U+1, V)."""
-    return logits[:, :, blank] - log_mass, logits[:, np.arange(len(labels)), labels] - log_mass[:, :-1]
+    log_mass = np.log(mass)
+    return (logits[:, :, blank] - unit - log_mass,
+            logits[:, np.arange(len(labels)), labels] - unit[:, :-1] - log_mass[:, :-1])
 
 
 def ctc_gradient(rows, factor, blank_part, label_part, labels, blank):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from .. import _validation
+from .derivatives import REDUCTIONS
 from .tracing import traced
 
 __all__ = ["check_arcs", "check_band", "check_batch", "check_beside", "check_call", "check_first_axis",
@@ -13,23 +14,23 @@ __all__ = ["check_arcs", "check_band", "check_batch", "check_beside", "check_cal
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _INTEGERS = (torch.int32, torch.int64)
 _VALIDATE = ("auto", True, False)
-_REDUCTIONS = {"none": lambda losses: losses, "sum": torch.sum, "mean": torch.mean}
 _WITHOUT_FLOAT64 = ("mps",)  # types of devices; Apple's, and none of CUDA's
 _AXES = {"ctc": (3, "(B, T, V)"), "rnnt": (4, "(B, T, U+1, V)"), "band": (4, "(B, T, Q, V)")}
 
 
-def check_call(name, reduction, inputs, validate):
-    """Where a loss is called, and three of its options."""
-    if not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
-        raise RuntimeError(f"{name} was called inside a transform of torch.func (grad, vmap, ...), which it has "
-                           "no rule for; expected a call outside, and torch.autograd")
-    _validation.check_choice("reduction", reduction, tuple(_REDUCTIONS))
+def check_call(reduction, inputs, validate):
+    """Three options of every loss."""
+    _validation.check_choice("reduction", reduction, tuple(REDUCTIONS))
     _validation.check_choice("inputs", inputs, ("logits", "log_probs"))
     _validation.check_choice("validate", validate, _VALIDATE)
 
 
-def check_batch(kind, logits, targets, logit_lengths, target_lengths, blank, validate, big_blanks=()):
-    """The integers where the lattice runs, int64; shapes and dtypes always checked, values if ``validate``."""
+def check_batch(kind, logits, targets, logit_lengths, target_lengths, blank, validate, big_blanks=(), extra_rows=False):
+    """The integers where the lattice runs, int64; shapes and dtypes always checked, values if ``validate``.
+
+    With ``extra_rows`` the targets get columns for rows that no label leads to; their entries are no labels.
+    """
+    extra_rows = _validation.check_bool("extra_rows", extra_rows)
     check_scores("logits", logits, *_AXES[kind])
     blank = _validation.check_blank(blank, logits.shape[-1])
     integers = {"targets": targets, "logit_lengths": logit_lengths, "target_lengths": target_lengths}
@@ -39,12 +40,15 @@ def check_batch(kind, logits, targets, logit_lengths, target_lengths, blank, val
     if kind != "ctc":
         _validation.check_size("T", logits.shape[1], 1)
     if kind == "rnnt":
-        _validation.check_rows("logits", logits.shape[2], targets.shape[1])
+        _validation.check_rows("logits", logits.shape[2], targets.shape[1], extra_rows)
     checked = list(integers.values())
     for each in (blank, *big_blanks):
         limits = [logits.shape[1], logits.shape[-1], each, int(kind != "ctc")]
         checked = _checked("check_batch_values", checked, limits, logits, validate)
-    return *_at_lattice(checked, logits), blank
+    targets, *lengths = _at_lattice(checked, logits)
+    if extra_rows:
+        targets = torch.nn.functional.pad(targets, (0, logits.shape[2] - 1 - targets.shape[1]), value=-1)
+    return targets, *lengths, blank
 
 
 def check_arcs(blank_scores, label_scores, logit_lengths, target_lengths, validate="auto"):
@@ -177,10 +181,8 @@ def from_lattice(results, device):
     return results.to(device)
 
 
-def reduced(losses, device, inputs, zero_infinity, reduction):
-    """One loss of the losses (B,), or all of them, on a device; of logits none is below 0: Z is a probability then."""
-    if inputs == "logits":
-        losses.detach().clamp_(min=0.0)  # past autograd: of the value alone, as never_below_zero() in _loss_value.py
+def reduced(losses, device, zero_infinity, reduction):
+    """One loss of the losses (B,), or all of them, on a device."""
     if zero_infinity:
         losses = torch.where(losses == torch.inf, 0.0, losses)
-    return from_lattice(_REDUCTIONS[reduction](losses), device)
+    return from_lattice(REDUCTIONS[reduction](losses), device)

@@ -7,11 +7,23 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["compute_dtype", "effective_upstream", "handed_back", "in_range", "in_use"]
+from .._loss_value import minus
+
+__all__ = ["compute_dtype", "effective_upstream", "floored", "handed_back", "in_range", "in_use", "loss_values"]
 
 
 def compute_dtype(logits):
     return torch.float64 if logits.dtype == torch.float64 else torch.float32
+
+
+def loss_values(log_z, dtype, normalised):
+    """Losses in a dtype."""
+    return floored(minus(log_z).to(dtype), normalised)
+
+
+def floored(losses, normalised):
+    """In place, as never_below_zero() in _loss_value.py: where rows were normalised here, Z is a probability."""
+    return losses.clamp_(min=0.0) if normalised else losses
 
 
 def in_range(targets, logit_lengths, target_lengths, T, V, *blanks, least_frames):
@@ -35,8 +47,8 @@ def effective_upstream(upstream, log_z):
     """The upstream gradient in float64, and for which utterances any gradient flows.
 
     None flows where no alignment exists (the loss is constant there) or where the upstream gradient is 0 (so that a
-    masked-out NaN loss stays masked). Elsewhere an infinite one counts as the largest finite number: inf * 0 cannot
-    arise where an occupancy or a probability is 0.
+    masked-out NaN loss stays masked); yet a gradient depends on an upstream gradient that happens to be 0. Elsewhere
+    an infinite one counts as the largest finite number: inf * 0 cannot arise where an occupancy or a probability is 0.
     """
     flows = (log_z != -torch.inf) & (upstream != 0)
     largest = torch.finfo(upstream.dtype).max

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import torch
 
-from .._loss_value import minus
-from .edges import effective_upstream
-from .second_derivative import once_differentiable
+from .derivatives import THIRD, Apart, refused
+from .edges import effective_upstream, loss_values
 from .tracing import operator, traced
 
 __all__ = ["Steps", "backward_sweep", "forward_sweep", "grid_losses", "minus_scaled"]
 
 
-def grid_losses(scores, steps, nodes, last_frame, final, usable, dtype):
+def grid_losses(scores, steps, nodes, last_frame, final, usable, dtype, normalised):
     """-log Z of each utterance.
 
     Every path starts at node (0, 0) and ends at a node (last_frame, u) with ``final[u]``.
@@ -39,6 +38,8 @@ def grid_losses(scores, steps, nodes, last_frame, final, usable, dtype):
         Where False, the loss is NaN.
     dtype : torch dtype
         Of the losses.
+    normalised : bool
+        Whether Z is a probability by construction: then no loss is below 0.
 
     Returns
     -------
@@ -48,8 +49,8 @@ def grid_losses(scores, steps, nodes, last_frame, final, usable, dtype):
     """
     if traced(nodes):
         frames, rows = map(list, zip(*steps, strict=True))
-        return _operator(list(scores), frames, rows, nodes, last_frame, final, usable, dtype)
-    return _Losses.apply(Steps(steps), nodes, last_frame, final, usable, dtype, *scores)
+        return _operator(list(scores), frames, rows, nodes, last_frame, final, usable, dtype, normalised)
+    return _Losses.apply(Steps(steps), nodes, last_frame, final, usable, dtype, normalised, *scores)
 
 
 def forward_sweep(steps, last_frame, final, usable, scores):
@@ -76,41 +77,78 @@ def minus_scaled(posteriors, upstream, log_z, nodes):
 
 class _Losses(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, steps, nodes, last_frame, final, usable, dtype, *scores):
+    def forward(ctx, steps, nodes, last_frame, final, usable, dtype, normalised, *scores):
         log_z, shares, end_shares = forward_sweep(steps, last_frame, final, usable, scores)
         ctx.steps = steps
         ctx.save_for_backward(nodes, last_frame, log_z, shares, end_shares, *scores)
-        return minus(log_z).to(dtype)
+        return loss_values(log_z, dtype, normalised)
 
     @staticmethod
     def backward(ctx, upstream):
-        return *[None] * 6, *_Gradient.apply(ctx.steps, upstream, *ctx.saved_tensors)
+        return *[None] * 7, *_Gradient.of(ctx.steps, upstream, *ctx.saved_tensors)
 
 
-class _Gradient(torch.autograd.Function):
+class _Gradient(Apart):
     """Minus the posterior of each arc, times the upstream gradient: K tensors (B, T, S)."""
 
     @staticmethod
-    def forward(ctx, steps, upstream, nodes, last_frame, log_z, shares, end_shares, *scores):
-        posteriors, occupancy = backward_sweep(steps, nodes.shape[1], last_frame, shares, end_shares)
-        ctx.steps = steps
-        ctx.save_for_backward(upstream, nodes, last_frame, log_z, shares, end_shares, occupancy, *posteriors, *scores)
+    def forward(steps, upstream, nodes, last_frame, log_z, shares, end_shares, *scores):
+        posteriors, _ = backward_sweep(steps, nodes.shape[1], last_frame, shares, end_shares)
         return minus_scaled(posteriors, upstream, log_z, nodes)
 
     @staticmethod
-    @once_differentiable("a third derivative of a loss was asked for; expected two at most")
+    def setup_context(ctx, inputs, output):
+        ctx.steps, *tensors = inputs
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
     def backward(ctx, *direction):
-        upstream, nodes, last_frame, log_z, shares, end_shares, occupancy, *rest = ctx.saved_tensors
-        posteriors, scores = rest[:len(direction)], rest[len(direction):]
+        along_upstream, *along_scores = _second(ctx.steps, ctx.saved_tensors, direction)
+        return None, along_upstream, *[None] * 5, *along_scores
+
+
+class _Second(Apart):
+    """How the scalar product of these gradients with a direction changes with the upstream gradient and the scores.
+
+    What no path can change does not: nodes without posterior, and masked arcs. An upstream gradient of 0 makes the
+    gradient 0, and its derivative along this upstream gradient is none.
+    """
+
+    @staticmethod
+    def forward(steps, upstream, nodes, last_frame, log_z, shares, end_shares, *rest):
+        scores, direction = rest[:len(rest) // 2], rest[len(rest) // 2:]
+        posteriors, occupancy = backward_sweep(steps, nodes.shape[1], last_frame, shares, end_shares)
         factor, flows = effective_upstream(upstream, log_z)
-        live = nodes & flows[:, None, None]
+        depends = flows | log_z.isfinite()
+        live = nodes & depends[:, None, None]
         direction = [each.masked_fill(~live | (score == -torch.inf), 0.0)
                      for each, score in zip(direction, scores, strict=True)]
-        along_upstream = -sum((each * posterior).sum((1, 2))
-                              for each, posterior in zip(direction, posteriors, strict=True)).masked_fill(~flows, 0.0)
-        tangents = _tangents(ctx.steps.by_front(direction, 0.0), shares, end_shares, last_frame, occupancy, ctx.steps)
-        along_scores = (_scaled(each, -factor, live) for each in ctx.steps.by_kind(tangents, nodes.shape[1]))
-        return None, along_upstream.to(upstream.dtype), *[None] * 5, *along_scores
+        along_upstream = -sum((each * posterior).sum((1, 2)) for each, posterior in
+                              zip(direction, posteriors, strict=True)).masked_fill(~depends, 0.0)
+        tangents = _tangents(steps.by_front(direction, 0.0), shares, end_shares, last_frame, occupancy, steps)
+        return along_upstream.to(upstream.dtype), *(_scaled(each, -factor, nodes & flows[:, None, None])
+                                                    for each in steps.by_kind(tangents, nodes.shape[1]))
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.steps, *tensors = inputs
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
+    def backward(ctx, of_upstream, *of_scores):
+        tensors = ctx.saved_tensors[:-len(of_scores)]
+        _, *along = _second(ctx.steps, tensors, of_scores)
+        gradients = _Gradient.of(ctx.steps, of_upstream, *tensors[1:])
+        direction = (a + b for a, b in zip(along, gradients, strict=True))
+        return *[None] * (1 + len(tensors)), *direction
+
+
+def _second(steps, tensors, direction):
+    """As :class:`_Second`, differentiable in the direction alone: the Hessian of log Z is symmetric."""
+    upstream, *states = tensors
+    scores = states[-len(direction):]
+    along = _Second.of(steps, *(each.detach() for each in tensors), *direction)
+    return refused(THIRD, along, upstream, *scores)
 
 
 def _scaled(values, factor, live):
@@ -224,20 +262,20 @@ def _tangents(direction, shares, end_shares, last_frame, occupancy, steps):
     return tangents
 
 
-def _traced_losses(scores, frames, rows, nodes, last_frame, final, usable, dtype):
+def _traced_losses(scores, frames, rows, nodes, last_frame, final, usable, dtype, normalised):
     log_z, *shares = forward_sweep(Steps(zip(frames, rows, strict=True)), last_frame, final, usable, scores)
-    return minus(log_z).to(dtype), log_z, *shares
+    return loss_values(log_z, dtype, normalised), log_z, *shares
 
 
-def _like(scores, frames, rows, nodes, last_frame, final, usable, dtype):
+def _like(scores, frames, rows, nodes, last_frame, final, usable, dtype, normalised):
     (B, T, S), K = nodes.shape, len(scores)
     log_z = scores[0].new_empty(B)
     fronts = Steps(zip(frames, rows, strict=True)).count(T, S)
     return torch.empty_like(log_z, dtype=dtype), log_z, log_z.new_empty(fronts, K, B, S), log_z.new_empty(B, S)
 
 
-def _traced_gradient(upstream, scores, frames, rows, nodes, last_frame, final, usable, dtype, log_z, shares,
-                     end_shares):
+def _traced_gradient(upstream, scores, frames, rows, nodes, last_frame, final, usable, dtype, normalised, log_z,
+                     shares, end_shares):
     steps = Steps(zip(frames, rows, strict=True))
     posteriors, _ = backward_sweep(steps, nodes.shape[1], last_frame, shares, end_shares)
     return [each.contiguous() for each in minus_scaled(posteriors, upstream, log_z, nodes)]
@@ -245,4 +283,4 @@ def _traced_gradient(upstream, scores, frames, rows, nodes, last_frame, final, u
 
 _operator = operator(
     "grid_losses", "Tensor[] scores, int[] frames, int[] rows, Tensor nodes, Tensor last_frame, Tensor final, "
-    "Tensor usable, ScalarType dtype", 3, _traced_losses, _like, _traced_gradient)
+    "Tensor usable, ScalarType dtype, bool normalised", 3, _traced_losses, _like, _traced_gradient)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import torch
 
+from .derivatives import THIRD, Apart, overwriting, refused
 from .edges import compute_dtype, handed_back
-from .second_derivative import once_differentiable
 from .tracing import operator, traced
 
 __all__ = ["gather_log_probs", "gathered", "scattered"]
@@ -46,7 +46,8 @@ def gather_log_probs(logits, index, used, *, normalise=True, overwrite=False):
 def gathered(logits, index, used, normalise):
     """The log-probs, and of each row the maximum and the float64 sum of exp(logits - maximum), for the way back."""
     peak, mass = _row_peak_and_mass(logits, normalise)
-    log_probs = logits.gather(-1, index).to(_LATTICE) - (peak + mass.log())[..., None]
+    # the peak first: the sum of a peak and of its logarithm would round the logarithm away where all logits are large
+    log_probs = logits.gather(-1, index).to(_LATTICE) - peak[..., None] - mass.log()[..., None]
     return log_probs.masked_fill_(~used, -torch.inf), peak, mass
 
 
@@ -60,39 +61,65 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, flow):
+        tensors = ctx.saved_tensors
         if not ctx.overwrite:
-            return _Scatter.apply(flow, *ctx.saved_tensors, ctx.normalise), *[None] * 4
-        return _Gather.overwritten(ctx, flow)
-
-    @staticmethod
-    @once_differentiable("the second derivative of a loss was asked for; expected overwrite_logits = False")
-    def overwritten(ctx, flow):
-        logits, *rest = ctx.saved_tensors
-        return handed_back(scattered(flow, logits, *rest, ctx.normalise, True), logits, True), *[None] * 4
+            return _Scatter.of(flow, *tensors, ctx.normalise), *[None] * 4
+        return _overwritten(flow, *tensors, ctx.normalise), *[None] * 4
 
 
-class _Scatter(torch.autograd.Function):
+@overwriting
+def _overwritten(flow, logits, index, peak, mass, normalise):
+    return handed_back(scattered(flow, logits, index, peak, mass, normalise, True), logits, True)
+
+
+class _Scatter(Apart):
     """The transpose of the gather: what flows back to each log-prob, less softmax times the sum of its row."""
 
     @staticmethod
-    def forward(ctx, flow, logits, index, peak, mass, normalise):
-        ctx.normalise = normalise
-        ctx.save_for_backward(flow, logits, index, peak, mass)
+    def forward(flow, logits, index, peak, mass, normalise):
         return scattered(flow, logits, index, peak, mass, normalise).to(logits.dtype)
 
     @staticmethod
-    @once_differentiable("a third derivative of a loss was asked for; expected two at most")
+    def setup_context(ctx, inputs, output):
+        *tensors, ctx.normalise = inputs
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
     def backward(ctx, direction):
-        flow, logits, index, peak, mass = ctx.saved_tensors
+        return *_second(direction, ctx.saved_tensors, ctx.normalise), *[None] * 4
+
+
+class _Second(Apart):
+    """How the scalar product of a scattered flow with a direction changes with the flow, and with the logits."""
+
+    @staticmethod
+    def forward(direction, flow, logits, index, peak, mass, normalise):
         direction = direction.to(compute_dtype(logits))
         along_flow = direction.gather(-1, index).to(_LATTICE)
-        if not ctx.normalise:
-            return along_flow, *[None] * 5
+        if not normalise:
+            return along_flow, torch.zeros_like(logits)
         softmax = _scaled_softmax(logits, peak, mass, 1.0)
         mean = (softmax * direction).sum(-1, keepdim=True)
         along_logits = softmax.mul_(direction - mean).mul_(-flow.sum(-1, keepdim=True).to(softmax.dtype))
-        along_logits.masked_fill_(_nothing_flows(flow), 0.0)
-        return along_flow - mean, along_logits.to(logits.dtype), *[None] * 4
+        return along_flow - mean, along_logits.masked_fill_(_nothing_flows(flow), 0.0).to(logits.dtype)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        _, *tensors, ctx.normalise = inputs
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
+    def backward(ctx, of_flow, of_logits):
+        _, *others = tensors = ctx.saved_tensors
+        _, along = _second(of_logits, tensors, ctx.normalise)
+        return along + _Scatter.of(of_flow, *others, ctx.normalise), *[None] * 6
+
+
+def _second(direction, tensors, normalise):
+    """As :class:`_Second`, differentiable in the direction alone, in which the Hessian is symmetric."""
+    flow, logits, *others = tensors
+    along = _Second.of(direction, flow.detach(), logits.detach(), *others, normalise)
+    return refused(THIRD, along, flow, logits)
 
 
 def _nothing_flows(flow):

@@ -8,6 +8,7 @@ import torch
 
 from .. import _validation
 from . import arguments, numpy_ops, tensor_ops
+from .derivatives import transformable
 from .tracing import traced
 
 __all__ = ["CTCLoss", "RNNTLoss", "ctc_loss", "rnnt_loss"]
@@ -15,6 +16,7 @@ __all__ = ["CTCLoss", "RNNTLoss", "ctc_loss", "rnnt_loss"]
 _TRITON = importlib.util.find_spec("triton") is not None
 
 
+@transformable(1)
 def ctc_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reduction="mean", zero_infinity=False,
              inputs="logits", backend="auto", validate="auto", overwrite_logits=False):
     """CTC loss -log Z in nats, with autograd.
@@ -74,6 +76,11 @@ def ctc_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reducti
     values that the graph is run with. A traced loss has no second derivative; in eager mode a loss has. A saved program
     needs ``import reference_impl.torch_impl`` where it is loaded.
 
+    The transforms of ``torch.func`` (``grad``, ``vjp``, ``jvp``, ``vmap``, ``jacrev``, ``jacfwd``, ``hessian``), the
+    functions of ``torch.autograd.functional``, and forward-mode differentiation work in eager mode, where
+    ``overwrite_logits`` then has no effect. ``vmap`` makes one batch of many. A third derivative raises; differentiate
+    :func:`.naive.ctc_loss` for one.
+
     Examples
     --------
     >>> logits = torch.zeros(1, 2, 2, dtype=torch.float64, requires_grad=True)
@@ -83,12 +90,13 @@ def ctc_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reducti
     (0.75, [[[1.0, -1.0], [1.0, -1.0]]])
     """
     return _loss("ctc", logits, targets, logit_lengths, target_lengths, blank, reduction, zero_infinity, inputs,
-                 backend, validate, overwrite_logits)
+                 backend, validate, overwrite_logits, False)
 
 
+@transformable(1)
 def rnnt_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reduction="mean", zero_infinity=False,
-              inputs="logits", backend="auto", validate="auto", overwrite_logits=False, fastemit_lambda=0.0,
-              clamp=None):
+              inputs="logits", backend="auto", validate="auto", overwrite_logits=False, extra_rows=False,
+              fastemit_lambda=0.0, clamp=None):
     """RNN-T loss -log Z in nats, with autograd.
 
     Parameters
@@ -99,6 +107,9 @@ def rnnt_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reduct
         1 <= length <= T.
     targets, target_lengths, blank, reduction, zero_infinity, inputs, backend, validate, overwrite_logits
         As for :func:`ctc_loss`; so are what is returned, what is raised, and what a tracer sees.
+    extra_rows : bool
+        True takes logits with more rows than targets have columns and one, as they come where targets were cut after
+        the network had run. The rows beyond are padding: they have no influence, and gradient 0.
     fastemit_lambda : float >= 0
         Multiplies the posteriors of the label arcs by 1 + lambda in the backward pass, before the log-softmax (Yu et
         al. 2021). The loss stays -log Z. With lambda > 0 and at least one label, the backward pass returns FastEmit's
@@ -120,15 +131,15 @@ def rnnt_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reduct
     if clamp is not None:
         clamp = _validation.check_real("clamp", clamp, "a finite number > 0, or None", lambda value: value > 0)
     return _loss("rnnt", logits, targets, logit_lengths, target_lengths, blank, reduction, zero_infinity, inputs,
-                 backend, validate, overwrite_logits, fastemit_lambda, clamp)
+                 backend, validate, overwrite_logits, extra_rows, fastemit_lambda, clamp)
 
 
 def _loss(kind, logits, targets, logit_lengths, target_lengths, blank, reduction, zero_infinity, inputs, backend,
-          validate, overwrite_logits, *options):
-    arguments.check_call(f"{kind}_loss", reduction, inputs, validate)
+          validate, overwrite_logits, extra_rows, *options):
+    arguments.check_call(reduction, inputs, validate)
     _validation.check_choice("backend", backend, ("auto", "torch", "triton"))
     targets, logit_lengths, target_lengths, blank = arguments.check_batch(
-        kind, logits, targets, logit_lengths, target_lengths, blank, validate)
+        kind, logits, targets, logit_lengths, target_lengths, blank, validate, extra_rows=extra_rows)
     if overwrite_logits and not traced(logits):
         arguments.check_overwritable(logits)
     there = arguments.to_lattice(logits)
@@ -141,7 +152,7 @@ def _loss(kind, logits, targets, logit_lengths, target_lengths, blank, reduction
         losses = {"ctc": backend.ctc_operator, "rnnt": backend.rnnt_operator}[kind](*given, *options)
     else:
         losses = {"ctc": backend.CTC, "rnnt": backend.RNNT}[kind].apply(*given, bool(overwrite_logits), *options)
-    return arguments.reduced(losses, logits.device, inputs, zero_infinity, reduction)
+    return arguments.reduced(losses, logits.device, zero_infinity, reduction)
 
 
 def _backend(backend, device, logits):
@@ -214,10 +225,10 @@ class RNNTLoss(_Loss):
     """
 
     def __init__(self, *, blank=0, reduction="mean", zero_infinity=False, inputs="logits", backend="auto",
-                 validate="auto", overwrite_logits=False, fastemit_lambda=0.0, clamp=None):
+                 validate="auto", overwrite_logits=False, extra_rows=False, fastemit_lambda=0.0, clamp=None):
         super().__init__(blank=blank, reduction=reduction, zero_infinity=zero_infinity, inputs=inputs, backend=backend,
-                         validate=validate, overwrite_logits=overwrite_logits, fastemit_lambda=fastemit_lambda,
-                         clamp=clamp)
+                         validate=validate, overwrite_logits=overwrite_logits, extra_rows=extra_rows,
+                         fastemit_lambda=fastemit_lambda, clamp=clamp)
 
     def forward(self, logits, targets, logit_lengths, target_lengths):
         return rnnt_loss(logits, targets, logit_lengths, target_lengths, **self.options)

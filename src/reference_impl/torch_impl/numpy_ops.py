@@ -8,16 +8,17 @@ at a time.
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import torch
 
-from .._loss_value import minus
 from ..sweeps.ctc import ctc_sweeps
 from ..sweeps.rnnt import rnnt_sweeps
 from ..sweeps.vocabulary import ctc_gradient, ctc_log_probs, exp_rows, rnnt_gradient, rnnt_log_probs
-from .edges import compute_dtype, effective_upstream, handed_back, in_range
-from .second_derivative import twice_differentiable
-from .tensor_ops import ctc_losses, rnnt_losses, same_losses
+from .derivatives import twice_differentiable, why_once
+from .edges import compute_dtype, effective_upstream, handed_back, in_range, loss_values
+from .tensor_ops import ctc_losses, rnnt_losses
 from .tracing import operator
 
 __all__ = ["CTC", "RNNT", "ctc_operator", "rnnt_operator", "takes"]
@@ -36,17 +37,14 @@ class CTC(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, logits, targets, logit_lengths, target_lengths, blank, normalise, overwrite):
-        ctx.same_losses = same_losses(ctc_losses, targets, logit_lengths, target_lengths, blank, normalise,
-                                      overwrite=overwrite)
-        ctx.options, ctx.overwrite = (blank, normalise), overwrite
-        exps = _room_for_exps(ctx, logits, normalise)
-        return _saved(ctx, logits, exps, *_ctc_sums(logits, targets, logit_lengths, target_lengths, blank, normalise,
-                                                    exps, ctx.needs_input_grad[0]))
+        ctx.options, ctx.overwrite, ctx.once = (blank, normalise), overwrite, why_once(overwrite)
+        ctx.again = functools.partial(ctc_losses, blank=blank, normalise=normalise)
+        given, exps = (logits, targets, logit_lengths, target_lengths), _room_for_exps(ctx, logits, normalise)
+        return _saved(ctx, given, exps, *_ctc_sums(*given, blank, normalise, exps, ctx.needs_input_grad[0]))
 
     @staticmethod
-    @twice_differentiable
     def backward(ctx, upstream):
-        return _backward(ctx, upstream, _ctc_gradient), *[None] * 6
+        return _ctc_backward(ctx, upstream), *[None] * 6
 
 
 class RNNT(torch.autograd.Function):
@@ -58,17 +56,16 @@ class RNNT(torch.autograd.Function):
     @staticmethod
     def forward(ctx, logits, targets, logit_lengths, target_lengths, blank, normalise, overwrite, fastemit_lambda,
                 clamp):
-        ctx.same_losses = same_losses(rnnt_losses, targets, logit_lengths, target_lengths, blank, normalise,
-                                      overwrite=overwrite, fastemit_lambda=fastemit_lambda, clamp=clamp)
         ctx.options, ctx.overwrite = (blank, normalise, fastemit_lambda, clamp), overwrite
-        exps = _room_for_exps(ctx, logits, normalise)
-        return _saved(ctx, logits, exps, *_rnnt_sums(logits, targets, logit_lengths, target_lengths, blank, normalise,
-                                                     exps, ctx.needs_input_grad[0]))
+        ctx.once = why_once(overwrite, fastemit_lambda, clamp)
+        ctx.again = functools.partial(rnnt_losses, blank=blank, normalise=normalise, fastemit_lambda=fastemit_lambda,
+                                      clamp=clamp)
+        given, exps = (logits, targets, logit_lengths, target_lengths), _room_for_exps(ctx, logits, normalise)
+        return _saved(ctx, given, exps, *_rnnt_sums(*given, blank, normalise, exps, ctx.needs_input_grad[0]))
 
     @staticmethod
-    @twice_differentiable
     def backward(ctx, upstream):
-        return _backward(ctx, upstream, _rnnt_gradient), *[None] * 8
+        return _rnnt_backward(ctx, upstream), *[None] * 8
 
 
 def _ctc_sums(logits, targets, logit_lengths, target_lengths, blank, normalise, exps=None, wanted=True):
@@ -78,10 +75,10 @@ def _ctc_sums(logits, targets, logit_lengths, target_lengths, blank, normalise, 
         targets, logit_lengths, target_lengths, T, V, blank, least_frames=0))
     used = [(b, slice(t)) for b, t in enumerate(T_of)]
     scores = _Arrays(logits)
-    mass, log_mass = _masses(logits, scores, used, normalise, exps)
+    mass, unit = _masses(logits, scores, used, normalise, exps)
 
     def log_probs_of(b):
-        return ctc_log_probs(scores[used[b]], log_mass[used[b]], labels[b, :U_of[b]], blank)
+        return ctc_log_probs(scores[used[b]], unit[used[b]], mass[used[b]], labels[b, :U_of[b]], blank)
 
     log_z, *states = ctc_sweeps(log_probs_of, labels, T_of, U_of, T, occupancy=wanted)
     log_z[~usable] = np.nan
@@ -111,10 +108,10 @@ def _rnnt_sums(logits, targets, logit_lengths, target_lengths, blank, normalise,
         targets, logit_lengths, target_lengths, T, V, blank, least_frames=1))
     used = [(b, slice(t), slice(u + 1)) for b, (t, u) in enumerate(zip(T_of, U_of, strict=True))]
     scores = _Arrays(logits)
-    mass, log_mass = _masses(logits, scores, used, normalise, exps)
+    mass, unit = _masses(logits, scores, used, normalise, exps)
 
     def log_probs_of(b):
-        return rnnt_log_probs(scores[used[b]], log_mass[used[b]], labels[b, :U_of[b]], blank)
+        return rnnt_log_probs(scores[used[b]], unit[used[b]], mass[used[b]], labels[b, :U_of[b]], blank)
 
     log_z, *arcs = rnnt_sweeps(log_probs_of, T_of, U_of, T, rows - 1, occupancy=wanted)
     log_z[~usable] = np.nan
@@ -151,30 +148,33 @@ def _room_for_exps(ctx, logits, normalise):
 
 
 def _masses(logits, scores, used, normalise, exps):
-    """Mass and log-sum-exp of each row."""
-    mass, log_mass = np.ones(logits.shape[:-1]), np.zeros(logits.shape[:-1])
+    """Mass of each row, and its unit, as of :func:`.exp_rows`."""
+    mass, unit = np.ones(logits.shape[:-1]), np.zeros(logits.shape[:-1])
     if normalise:
         for each in used:
-            log_mass[each] = exp_rows(scores[each], mass[each], None if exps is None else exps[each])
-    return mass, log_mass
+            unit[each] = exp_rows(scores[each], mass[each], None if exps is None else exps[each])
+    return mass, unit
 
 
-def _saved(ctx, logits, exps, log_z, *arrays):
+def _saved(ctx, given, exps, log_z, *arrays):
     """The losses; what ``backward`` needs is saved as tensors, which autograd releases in time."""
     log_z, ctx.fresh = torch.from_numpy(log_z), exps is not None
     if ctx.needs_input_grad[0]:
-        ctx.save_for_backward(logits, None if exps is None else torch.from_numpy(exps), log_z,
+        ctx.save_for_backward(*given, None if exps is None else torch.from_numpy(exps), log_z,
                               *map(torch.from_numpy, arrays))
-    return minus(log_z).to(compute_dtype(logits))
+    return loss_values(log_z, compute_dtype(given[0]), ctx.options[1])
 
 
-def _backward(ctx, upstream, gradient):
-    logits, exps, *state = ctx.saved_tensors
+def _backward(gradient, ctx, upstream, logits, targets, logit_lengths, target_lengths, exps, *state):
     _, normalise, *_ = ctx.options
     memory = _Gradient(logits, exps if ctx.fresh else None, normalise, ctx.overwrite)
     ctx.fresh = False  # a second backward would find this gradient there, and has to begin anew
     gradient(memory, upstream, *state, *ctx.options)
     return handed_back(memory.grad, logits, ctx.overwrite)
+
+
+_ctc_backward, _rnnt_backward = (twice_differentiable(functools.partial(_backward, gradient))
+                                 for gradient in (_ctc_gradient, _rnnt_gradient))
 
 
 def _dtype(tensor):
@@ -245,7 +245,7 @@ def _operator(name, options, sums, gradient, states):
     def losses(logits, targets, logit_lengths, target_lengths, blank, normalise, *_):
         arrays = sums(logits, targets, logit_lengths, target_lengths, blank, normalise)
         log_z, *others = (torch.from_numpy(np.ascontiguousarray(each)) for each in arrays)
-        return minus(log_z).to(compute_dtype(logits)), log_z, *others
+        return loss_values(log_z, compute_dtype(logits), normalise), log_z, *others
 
     def like(logits, targets, *_):
         (B, T), U = logits.shape[:2], targets.shape[1]

@@ -48,8 +48,8 @@ def simple_scores(encodings, predictions, targets, *, blank=0):
     (torch.Size([1, 2, 2]), torch.Size([1, 2, 1]), [0.25])
     """
     encodings, predictions, labels, blank, device = _checked(encodings, predictions, targets, blank)
-    mass, peak = _joint_mass(encodings, predictions)
-    scores = _arcs(encodings, predictions, labels, blank, mass, peak)
+    encodings, predictions = map(_below_peak, (encodings, predictions))
+    scores = _arcs(encodings, predictions, labels, blank, encodings.exp() @ predictions.exp().transpose(1, 2))
     return tuple(arguments.from_lattice(each, device) for each in scores)
 
 
@@ -299,18 +299,13 @@ def _checked(encodings, predictions, targets, blank):
     return encodings, predictions, targets.to(encodings.device, torch.int64).clamp(0, V - 1), blank, device
 
 
-def _joint_mass(encodings, predictions):
-    """Sum over symbols of exp(encoding + prediction - peak), (B, T, U+1), and the peak: the sum of the two maxima."""
-    parts = []
-    for scores in (encodings, predictions):
-        peak = scores.detach().amax(-1, keepdim=True)
-        peak = peak.masked_fill(peak == -torch.inf, 0.0)
-        parts.append(((scores - peak).exp(), peak))
-    (by_frame, frame_peak), (by_row, row_peak) = parts
-    return by_frame @ by_row.transpose(1, 2), frame_peak + row_peak.transpose(1, 2)
+def _below_peak(scores):
+    """Scores less the largest of each row: as logits they are the same, and neither they nor their sums are large."""
+    peak = scores.detach().amax(-1, keepdim=True)
+    return scores - peak.masked_fill(peak == -torch.inf, 0.0)
 
 
-def _arcs(encodings, predictions, labels, blank, mass=None, peak=None):
+def _arcs(encodings, predictions, labels, blank, mass=None):
     """Scores of the arcs: those of their symbols, less the logarithm of the mass of all, if it is given."""
     B, T, _ = encodings.shape
     U = labels.shape[1]
@@ -320,7 +315,7 @@ def _arcs(encodings, predictions, labels, blank, mass=None, peak=None):
     if mass is None:
         return of_blank, of_label
     lost = mass < _LEAST
-    norm = peak + mass.masked_fill(lost, 1.0).log()
+    norm = mass.masked_fill(lost, 1.0).log()
     blanks, labels = of_blank - norm, of_label - norm[..., :-1]
     # nothing is lost where nothing was there
     return (blanks.masked_fill(lost & (of_blank > -torch.inf), torch.nan),

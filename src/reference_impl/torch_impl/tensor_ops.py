@@ -3,7 +3,7 @@
 A loss is told from another by which log-prob each kind of arc takes, and how far it goes; :mod:`.log_probs` and
 :mod:`.grid` do the rest. Arguments come checked for shape and dtype; labels, rows and lengths may still be wrong
 (``validate=False``), which makes their utterance NaN. CTC and RNN-T also have faster backends; of their gradients, too,
-the derivatives are taken here (:func:`same_losses`).
+the derivatives are taken here (:mod:`.derivatives`).
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ import functools
 
 import torch
 
-from .._loss_value import minus
-from .edges import compute_dtype, effective_upstream, handed_back, in_range, in_use
+from .derivatives import twice_differentiable, why_once
+from .edges import compute_dtype, effective_upstream, handed_back, in_range, in_use, loss_values
 from .grid import Steps, backward_sweep, forward_sweep, grid_losses, minus_scaled
 from .log_probs import gather_log_probs, gathered, scattered
-from .second_derivative import twice_differentiable
 from .tracing import operator, traced
 
 __all__ = ["arc_losses", "ctc_losses", "monotonic_losses", "multi_blank_losses", "pruned_losses", "rnnt_losses",
-           "same_losses", "tdt_losses"]
+           "tdt_losses"]
 
 _BLANK, _LABEL = (1, 0), (0, 1)  # frames and rows that an RNN-T arc goes on
 
@@ -45,7 +44,7 @@ def ctc_losses(logits, targets, logit_lengths, target_lengths, blank, normalise,
               _of_state_above(emission.masked_fill(~skips[:, None], -torch.inf), 2))
     state = torch.arange(extended.shape[1], device=logits.device)
     final = (state == 2 * U_of[:, None]) | (state == 2 * U_of[:, None] - 1)
-    return grid_losses(scores, ((1, 0), (1, 1), (1, 2)), nodes, T_of, final, usable, compute_dtype(logits))
+    return grid_losses(scores, ((1, 0), (1, 1), (1, 2)), nodes, T_of, final, usable, compute_dtype(logits), normalise)
 
 
 def _of_state_above(emission, up):
@@ -63,13 +62,14 @@ def rnnt_losses(logits, targets, logit_lengths, target_lengths, blank, normalise
         field = _field if traced(logits) else functools.partial(_Field.apply, overwrite)
         return field(logits, targets, logit_lengths, target_lengths, blank, normalise, fastemit_lambda, clamp)
     grid = _Grid(logits.shape, targets, logit_lengths, target_lengths, blank)
-    return grid.losses(grid.log_probs(logits, (blank,), normalise, overwrite), (_BLANK, _LABEL), compute_dtype(logits))
+    return grid.losses(grid.log_probs(logits, (blank,), normalise, overwrite), (_BLANK, _LABEL), compute_dtype(logits),
+                       normalise)
 
 
 def monotonic_losses(logits, targets, logit_lengths, target_lengths, blank, normalise):
     """The same for monotonic RNN-T, where a label advances a frame, too."""
     grid = _Grid(logits.shape, targets, logit_lengths, target_lengths, blank)
-    return grid.losses(grid.log_probs(logits, (blank,), normalise), (_BLANK, (1, 1)), compute_dtype(logits))
+    return grid.losses(grid.log_probs(logits, (blank,), normalise), (_BLANK, (1, 1)), compute_dtype(logits), normalise)
 
 
 def multi_blank_losses(logits, targets, logit_lengths, target_lengths, blank, normalise, big_blanks, sigma):
@@ -77,7 +77,7 @@ def multi_blank_losses(logits, targets, logit_lengths, target_lengths, blank, no
     grid = _Grid(logits.shape, targets, logit_lengths, target_lengths, blank, *(symbol for symbol, _ in big_blanks))
     log_probs = grid.log_probs(logits, (blank, *(symbol for symbol, _ in big_blanks)), normalise)
     steps = (_BLANK, *((frames, 0) for _, frames in big_blanks), _LABEL)
-    return grid.losses([each - sigma for each in log_probs], steps, compute_dtype(logits))
+    return grid.losses([each - sigma for each in log_probs], steps, compute_dtype(logits), normalise)
 
 
 def tdt_losses(logits, duration_logits, targets, logit_lengths, target_lengths, blank, normalise, durations, sigma,
@@ -95,7 +95,7 @@ def tdt_losses(logits, duration_logits, targets, logit_lengths, target_lengths, 
         scores = labels + weights
         arcs.append((grid.before_the_end(scores, frames) if final_blank else scores, (frames, 1)))
     scores, steps = zip(*arcs, strict=True)
-    return grid.losses(scores, steps, compute_dtype(logits))
+    return grid.losses(scores, steps, compute_dtype(logits), normalise)
 
 
 def pruned_losses(logits, first_rows, targets, logit_lengths, target_lengths, blank, normalise, label_frames):
@@ -113,7 +113,7 @@ def pruned_losses(logits, first_rows, targets, logit_lengths, target_lengths, bl
     used = grid.arcs(2).gather(2, rows[..., None].expand(B, T, Q, 2))
     band = gather_log_probs(logits, index, used, normalise=normalise)
     whole = band.new_full((B, T, last + 1, 2), -torch.inf).scatter(2, rows[..., None].expand(B, T, Q, 2), band)
-    return grid.losses(whole.unbind(-1), (_BLANK, (label_frames, 1)), compute_dtype(logits))
+    return grid.losses(whole.unbind(-1), (_BLANK, (label_frames, 1)), compute_dtype(logits), normalise)
 
 
 def arc_losses(blank_scores, label_scores, logit_lengths, target_lengths, label_frames):
@@ -125,7 +125,7 @@ def arc_losses(blank_scores, label_scores, logit_lengths, target_lengths, label_
     for each, there in zip((blank_scores, torch.nn.functional.pad(label_scores, (0, 1))), grid.arcs(2).unbind(-1),
                            strict=True):
         scores.append(each.to(torch.float64).masked_fill(~there, -torch.inf))
-    return grid.losses(scores, (_BLANK, (label_frames, 1)), compute_dtype(blank_scores))
+    return grid.losses(scores, (_BLANK, (label_frames, 1)), compute_dtype(blank_scores), False)
 
 
 class _Grid:
@@ -159,25 +159,12 @@ class _Grid:
         T = self.nodes.shape[1]
         return scores.masked_fill(~in_use(self.T_of - frames, T)[:, :, None], -torch.inf)
 
-    def losses(self, scores, steps, dtype):
-        return grid_losses(scores, steps, self.nodes, self.T_of, self.final(), self.usable, dtype)
+    def losses(self, scores, steps, dtype, normalised):
+        return grid_losses(scores, steps, self.nodes, self.T_of, self.final(), self.usable, dtype, normalised)
 
     def final(self):
         """Paths end behind the last frame, with all labels out."""
         return torch.arange(self.nodes.shape[2], device=self.U_of.device) == self.U_of[:, None]
-
-
-def same_losses(function, *arguments, overwrite=False, fastemit_lambda=0.0, clamp=None):
-    """For :func:`.second_derivative.twice_differentiable`: ``function`` of this module as one of logits, or why not."""
-    for name, value, nothing in (("overwrite_logits", overwrite, False), ("fastemit_lambda", fastemit_lambda, 0),
-                                 ("clamp", clamp, None)):
-        if value != nothing:
-            return _no_second_derivative(name, nothing)
-    return lambda logits: function(logits, *arguments)
-
-
-def _no_second_derivative(name, nothing):
-    return f"the second derivative of a loss was asked for; expected {name} = {nothing}"
 
 
 class _Field(torch.autograd.Function):
@@ -186,19 +173,26 @@ class _Field(torch.autograd.Function):
     @staticmethod
     def forward(ctx, overwrite, logits, targets, logit_lengths, target_lengths, blank, normalise, fastemit_lambda,
                 clamp):
-        ctx.same_losses = same_losses(rnnt_losses, overwrite=overwrite, fastemit_lambda=fastemit_lambda, clamp=clamp)
         ctx.overwrite, ctx.options = overwrite, (blank, normalise, fastemit_lambda, clamp)
+        ctx.again, ctx.once = functools.partial(_field_again, ctx.options), why_once(overwrite, fastemit_lambda, clamp)
         losses, *states = _field_losses(logits, targets, logit_lengths, target_lengths, blank, normalise)
         ctx.save_for_backward(logits, targets, logit_lengths, target_lengths, *states)
         return losses
 
     @staticmethod
-    @twice_differentiable
     def backward(ctx, upstream):
-        logits, targets, logit_lengths, target_lengths, *states = ctx.saved_tensors
-        gradient = _field_gradient(upstream, logits, targets, logit_lengths, target_lengths, *ctx.options, *states,
-                                   overwrite=ctx.overwrite)
-        return None, handed_back(gradient, logits, ctx.overwrite), *[None] * 7
+        return None, _field_backward(ctx, upstream), *[None] * 7
+
+
+@twice_differentiable
+def _field_backward(ctx, upstream, logits, targets, logit_lengths, target_lengths, *states):
+    gradient = _field_gradient(upstream, logits, targets, logit_lengths, target_lengths, *ctx.options, *states,
+                               overwrite=ctx.overwrite)
+    return handed_back(gradient, logits, ctx.overwrite)
+
+
+def _field_again(options, *given):
+    return _Field.apply(False, *given, *options)
 
 
 _FIELD = Steps((_BLANK, _LABEL))
@@ -209,7 +203,7 @@ def _field_losses(logits, targets, logit_lengths, target_lengths, blank, normali
     grid = _Grid(logits.shape, targets, logit_lengths, target_lengths, blank)
     log_probs, peak, mass = gathered(logits, grid.symbols((blank,)), grid.arcs(2), normalise)
     log_z, *shares = forward_sweep(_FIELD, grid.T_of, grid.final(), grid.usable, log_probs.unbind(-1))
-    return minus(log_z).to(compute_dtype(logits)), peak.contiguous(), mass.contiguous(), log_z, *shares
+    return loss_values(log_z, compute_dtype(logits), normalise), peak.contiguous(), mass.contiguous(), log_z, *shares
 
 
 def _field_like(logits, *_):

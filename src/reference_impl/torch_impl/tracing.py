@@ -60,15 +60,15 @@ def operator(name, arguments, states, losses, like, gradient):
 
     def remember(ctx, inputs, output):
         scores, *others = inputs
-        ctx.others = [torch.Tensor if isinstance(each, torch.Tensor) else each for each in others]
-        ctx.save_for_backward(*(scores if several else [scores]), *output[1:],
-                              *(each for each in others if isinstance(each, torch.Tensor)))
+        scores = scores if several else [scores]
+        ctx.count, ctx.others = len(scores), [torch.Tensor if isinstance(each, torch.Tensor) else each
+                                              for each in others]
+        ctx.save_for_backward(*scores, *output[1:], *(each for each in others if isinstance(each, torch.Tensor)))
         ctx.mark_non_differentiable(*output[1:])
 
     def flow(ctx, upstream, *_):
-        count = len(ctx.saved_tensors) - states - sum(each is torch.Tensor for each in ctx.others)
         tensors = iter(ctx.saved_tensors)
-        scores, kept = ([next(tensors) for _ in range(each)] for each in (count, states))
+        scores, kept = ([next(tensors) for _ in range(each)] for each in (ctx.count, states))
         others = [next(tensors) if each is torch.Tensor else each for each in ctx.others]
         return backward_operator(upstream, scores if several else scores[0], *others, *kept), *[None] * len(others)
 

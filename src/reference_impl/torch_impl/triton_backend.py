@@ -13,9 +13,9 @@ import torch
 import triton
 import triton.language as tl
 
-from . import triton_lattice, triton_vocabulary
-from .second_derivative import twice_differentiable
-from .tensor_ops import ctc_losses, rnnt_losses, same_losses
+from . import edges, triton_lattice, triton_vocabulary
+from .derivatives import twice_differentiable, why_once
+from .tensor_ops import ctc_losses, rnnt_losses
 from .tracing import operator
 
 __all__ = ["CTC", "INTERPRETED", "RNNT", "ctc_operator", "rnnt_operator"]
@@ -114,20 +114,18 @@ class RNNT(torch.autograd.Function):
     @staticmethod
     def forward(ctx, logits, targets, logit_lengths, target_lengths, blank, normalise, overwrite, fastemit_lambda,
                 clamp):
-        ctx.same_losses = same_losses(rnnt_losses, targets, logit_lengths, target_lengths, blank, normalise,
-                                      overwrite=overwrite, fastemit_lambda=fastemit_lambda, clamp=clamp)
+        ctx.again = functools.partial(rnnt_losses, blank=blank, normalise=normalise, fastemit_lambda=fastemit_lambda,
+                                      clamp=clamp)
+        ctx.once = why_once(overwrite, fastemit_lambda, clamp)
         losses, *states = RNNT.losses(logits, targets, logit_lengths, target_lengths, blank, normalise)
+        ctx.gradient = RNNT.gradient
         ctx.options, ctx.overwrite = (blank, normalise, fastemit_lambda, clamp), overwrite
         ctx.save_for_backward(logits, targets, logit_lengths, target_lengths, *states)
         return losses
 
     @staticmethod
-    @twice_differentiable
     def backward(ctx, upstream):
-        logits, targets, logit_lengths, target_lengths, *states = ctx.saved_tensors
-        grad = RNNT.gradient(upstream, logits, targets, logit_lengths, target_lengths, *ctx.options, *states,
-                             overwrite=ctx.overwrite)
-        return _handed_back(grad, logits, ctx.overwrite), *[None] * 8
+        return _backward(ctx, upstream), *[None] * 8
 
     @staticmethod
     @_on_its_device
@@ -154,7 +152,7 @@ class RNNT(torch.autograd.Function):
                 *weights, NORMALISE=normalise, COMPUTE=compute, **options)
             triton_lattice.rnnt_forward[B,](*weights, logit_lengths, target_lengths, T, U1, blank_share, label_share,
                                             log_z, losses, **lattice)
-        return losses, *_or_nothing(logits, peaks, masses), blank_share, label_share, log_z
+        return edges.floored(losses, normalise), *_or_nothing(logits, peaks, masses), blank_share, label_share, log_z
 
     @staticmethod
     @_on_its_device
@@ -196,20 +194,16 @@ class CTC(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, logits, targets, logit_lengths, target_lengths, blank, normalise, overwrite):
-        ctx.same_losses = same_losses(ctc_losses, targets, logit_lengths, target_lengths, blank, normalise,
-                                      overwrite=overwrite)
+        ctx.again, ctx.once = functools.partial(ctc_losses, blank=blank, normalise=normalise), why_once(overwrite)
         losses, *states = CTC.losses(logits, targets, logit_lengths, target_lengths, blank, normalise)
+        ctx.gradient = CTC.gradient
         ctx.options, ctx.overwrite = (blank, normalise), overwrite
         ctx.save_for_backward(logits, targets, logit_lengths, target_lengths, *states)
         return losses
 
     @staticmethod
-    @twice_differentiable
     def backward(ctx, upstream):
-        logits, targets, logit_lengths, target_lengths, *states = ctx.saved_tensors
-        grad = CTC.gradient(upstream, logits, targets, logit_lengths, target_lengths, *ctx.options, *states,
-                            overwrite=ctx.overwrite)
-        return _handed_back(grad, logits, ctx.overwrite), *[None] * 6
+        return _backward(ctx, upstream), *[None] * 6
 
     @staticmethod
     @_on_its_device
@@ -237,7 +231,7 @@ class CTC(torch.autograd.Function):
             triton_lattice.ctc_forward[B,](
                 *weights, masses, targets, logit_lengths, target_lengths, blank, T, U, V, shares, shares.stride(0),
                 end_shares, log_z, losses, NORMALISE=normalise, **lattice)
-        return losses, *_or_nothing(logits, peaks, masses), shares, end_shares, log_z
+        return edges.floored(losses, normalise), *_or_nothing(logits, peaks, masses), shares, end_shares, log_z
 
     @staticmethod
     @_on_its_device
@@ -272,6 +266,13 @@ class CTC(torch.autograd.Function):
         peaks, masses = (losses.new_empty(B, T), losses.new_empty(B, T)) if normalise else (None, None)
         return (losses, *_or_nothing(logits, peaks, masses), losses.new_empty(5, B, T, targets.shape[1] + 1),
                 losses.new_empty(B, 2), losses.new_empty(B, dtype=torch.float64))
+
+
+@twice_differentiable
+def _backward(ctx, upstream, logits, targets, logit_lengths, target_lengths, *states):
+    grad = ctx.gradient(upstream, logits, targets, logit_lengths, target_lengths, *ctx.options, *states,
+                        overwrite=ctx.overwrite)
+    return _handed_back(grad, logits, ctx.overwrite)
 
 
 def _dense(*tensors):

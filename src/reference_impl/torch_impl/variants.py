@@ -11,11 +11,13 @@ from torch.nn.functional import logsigmoid
 
 from .. import _validation
 from . import arguments, tensor_ops
+from .derivatives import transformable
 
 __all__ = ["arc_rnnt_loss", "hat_log_probs", "monotonic_rnnt_loss", "multi_blank_rnnt_loss", "pruned_rnnt_loss",
            "tdt_loss"]
 
 
+@transformable(2)
 def arc_rnnt_loss(blank_scores, label_scores, logit_lengths, target_lengths, *, label_frames=0, reduction="mean",
                   zero_infinity=False, validate="auto"):
     """-log Z in nats of scores that are given for arcs instead of symbols: a recursion that knows no vocabulary.
@@ -46,13 +48,13 @@ def arc_rnnt_loss(blank_scores, label_scores, logit_lengths, target_lengths, *, 
     >>> round(torch.exp(-loss).item(), 6), halves[0].grad.tolist(), halves[1].grad.tolist()
     (0.25, [[[-0.5, -0.5], [-0.0, -1.0]]], [[[-0.5], [-0.5]]])
     """
-    arguments.check_call("arc_rnnt_loss", reduction, "log_probs", validate)
+    arguments.check_call(reduction, "log_probs", validate)
     label_frames = _validation.check_choice("label_frames", label_frames, (0, 1))
     logit_lengths, target_lengths = arguments.check_arcs(
         blank_scores, label_scores, logit_lengths, target_lengths, validate)
     both = map(arguments.to_lattice, (blank_scores, label_scores))
     losses = tensor_ops.arc_losses(*both, logit_lengths, target_lengths, label_frames)
-    return arguments.reduced(losses, blank_scores.device, "log_probs", zero_infinity, reduction)
+    return arguments.reduced(losses, blank_scores.device, zero_infinity, reduction)
 
 
 def hat_log_probs(logits, *, blank=0):
@@ -86,15 +88,16 @@ def hat_log_probs(logits, *, blank=0):
     return torch.cat([labels[..., :blank], logsigmoid(of_blank), labels[..., blank:]], -1)
 
 
+@transformable(1)
 def monotonic_rnnt_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reduction="mean",
-                        zero_infinity=False, inputs="logits", validate="auto"):
+                        zero_infinity=False, inputs="logits", validate="auto", extra_rows=False):
     """Monotonic RNN-T loss in nats: a label advances one frame, as a blank does, so each frame emits one symbol.
 
     Parameters
     ----------
     logits : (B, T, U+1, V) tensor
         The last row is for the blank only.
-    targets, logit_lengths, target_lengths, blank, reduction, zero_infinity, inputs, validate
+    targets, logit_lengths, target_lengths, blank, reduction, zero_infinity, inputs, validate, extra_rows
         As for :func:`.losses.rnnt_loss`; so are what is returned and what is raised.
 
     Notes
@@ -109,23 +112,24 @@ def monotonic_rnnt_loss(logits, targets, logit_lengths, target_lengths, *, blank
     >>> round(torch.exp(-loss).item(), 12)
     0.375
     """
-    arguments.check_call("monotonic_rnnt_loss", reduction, inputs, validate)
+    arguments.check_call(reduction, inputs, validate)
     targets, logit_lengths, target_lengths, blank = arguments.check_batch(
-        "rnnt", logits, targets, logit_lengths, target_lengths, blank, validate)
+        "rnnt", logits, targets, logit_lengths, target_lengths, blank, validate, extra_rows=extra_rows)
     losses = tensor_ops.monotonic_losses(
         arguments.to_lattice(logits), targets, logit_lengths, target_lengths, blank, inputs == "logits")
-    return arguments.reduced(losses, logits.device, inputs, zero_infinity, reduction)
+    return arguments.reduced(losses, logits.device, zero_infinity, reduction)
 
 
+@transformable(1)
 def multi_blank_rnnt_loss(logits, targets, logit_lengths, target_lengths, *, big_blanks, blank=0, sigma=0.0,
-                          reduction="mean", zero_infinity=False, inputs="logits", validate="auto"):
+                          reduction="mean", zero_infinity=False, inputs="logits", validate="auto", extra_rows=False):
     """Multi-blank RNN-T loss (Xu et al. 2022) in nats: big blanks go on several frames at once.
 
     Parameters
     ----------
     logits : (B, T, U+1, V) tensor
         The big blanks are among the V symbols.
-    targets, logit_lengths, target_lengths, blank, reduction, zero_infinity, inputs, validate
+    targets, logit_lengths, target_lengths, blank, reduction, zero_infinity, inputs, validate, extra_rows
         As for :func:`.losses.rnnt_loss`; so are what is returned and what is raised.
     big_blanks : mapping from int to int
         The frames, at least 2, that each big blank goes on.
@@ -147,21 +151,24 @@ def multi_blank_rnnt_loss(logits, targets, logit_lengths, target_lengths, *, big
     >>> round(torch.exp(-loss).item(), 12)
     0.3125
     """
-    arguments.check_call("multi_blank_rnnt_loss", reduction, inputs, validate)
+    arguments.check_call(reduction, inputs, validate)
     sigma = _validation.check_sigma(sigma)
     arguments.check_scores("logits", logits, 4, "(B, T, U+1, V)")
     big_blanks = _validation.check_big_blanks(
         big_blanks, logits.shape[-1], _validation.check_blank(blank, logits.shape[-1]))
     targets, logit_lengths, target_lengths, blank = arguments.check_batch(
-        "rnnt", logits, targets, logit_lengths, target_lengths, blank, validate, [symbol for symbol, _ in big_blanks])
+        "rnnt", logits, targets, logit_lengths, target_lengths, blank, validate, [symbol for symbol, _ in big_blanks],
+        extra_rows)
     losses = tensor_ops.multi_blank_losses(
         arguments.to_lattice(logits), targets, logit_lengths, target_lengths, blank, inputs == "logits", big_blanks,
         sigma)
-    return arguments.reduced(losses, logits.device, inputs, zero_infinity, reduction)
+    return arguments.reduced(losses, logits.device, zero_infinity, reduction)
 
 
+@transformable(2)
 def tdt_loss(logits, duration_logits, targets, logit_lengths, target_lengths, *, durations, blank=0, sigma=0.0,
-             final_blank=True, reduction="mean", zero_infinity=False, inputs="logits", validate="auto"):
+             final_blank=True, reduction="mean", zero_infinity=False, inputs="logits", validate="auto",
+             extra_rows=False):
     """Loss of the token-and-duration transducer (Xu et al. 2023) in nats: a symbol, and how many frames to go on.
 
     Parameters
@@ -170,7 +177,7 @@ def tdt_loss(logits, duration_logits, targets, logit_lengths, target_lengths, *,
         Of symbols.
     duration_logits : (B, T, U+1, D) tensor
         Of durations: of the dtype and on the device of ``logits``, and normalised apart from them.
-    targets, logit_lengths, target_lengths, blank, reduction, zero_infinity, inputs, validate
+    targets, logit_lengths, target_lengths, blank, reduction, zero_infinity, inputs, validate, extra_rows
         As for :func:`.losses.rnnt_loss`; so are what is returned and what is raised. ``inputs`` is for both logits.
     durations : sequence of D ints
         Frames, in rising order, none below 0. A blank cannot have duration 0.
@@ -193,18 +200,19 @@ def tdt_loss(logits, duration_logits, targets, logit_lengths, target_lengths, *,
     >>> round(36 * torch.exp(-loss).item(), 4)
     7.0
     """
-    arguments.check_call("tdt_loss", reduction, inputs, validate)
+    arguments.check_call(reduction, inputs, validate)
     sigma, durations = _validation.check_sigma(sigma), _validation.check_durations(durations)
     targets, logit_lengths, target_lengths, blank = arguments.check_batch(
-        "rnnt", logits, targets, logit_lengths, target_lengths, blank, validate)
+        "rnnt", logits, targets, logit_lengths, target_lengths, blank, validate, extra_rows=extra_rows)
     arguments.check_beside("duration_logits", duration_logits, logits, (*logits.shape[:-1], len(durations)),
                            "as logits, and D, the number of durations")
     both = map(arguments.to_lattice, (logits, duration_logits))
     losses = tensor_ops.tdt_losses(*both, targets, logit_lengths, target_lengths, blank, inputs == "logits", durations,
                                    sigma, bool(final_blank))
-    return arguments.reduced(losses, logits.device, inputs, zero_infinity, reduction)
+    return arguments.reduced(losses, logits.device, zero_infinity, reduction)
 
 
+@transformable(1)
 def pruned_rnnt_loss(logits, first_rows, targets, logit_lengths, target_lengths, *, label_frames=0, blank=0,
                      reduction="mean", zero_infinity=False, inputs="logits", validate="auto"):
     """Pruned RNN-T loss (Kuang et al. 2022) in nats: of those alignments alone that stay inside a band of the grid.
@@ -234,7 +242,7 @@ def pruned_rnnt_loss(logits, first_rows, targets, logit_lengths, target_lengths,
     >>> round(32 * torch.exp(-loss).item(), 12)
     2.0
     """
-    arguments.check_call("pruned_rnnt_loss", reduction, inputs, validate)
+    arguments.check_call(reduction, inputs, validate)
     label_frames = _validation.check_choice("label_frames", label_frames, (0, 1))
     targets, logit_lengths, target_lengths, blank = arguments.check_batch(
         "band", logits, targets, logit_lengths, target_lengths, blank, validate)
@@ -242,4 +250,4 @@ def pruned_rnnt_loss(logits, first_rows, targets, logit_lengths, target_lengths,
     losses = tensor_ops.pruned_losses(
         arguments.to_lattice(logits), first_rows, targets, logit_lengths, target_lengths, blank, inputs == "logits",
         label_frames)
-    return arguments.reduced(losses, logits.device, inputs, zero_infinity, reduction)
+    return arguments.reduced(losses, logits.device, zero_infinity, reduction)

@@ -1,0 +1,307 @@
+"""What torch asks of a loss beyond one backward pass: second derivatives, batched backward passes, ``torch.func``.
+
+None of it is computed by other formulas. Three functions are made of a loss, which may have any backend, and of its
+backward pass: the losses, their gradient, and the derivative of that gradient. Each is a node of autograd with a rule
+for ``vmap``; the next one differentiates it, and a third derivative is refused.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from types import SimpleNamespace
+
+import torch
+
+from .. import _validation
+
+__all__ = ["REDUCTIONS", "THIRD", "Apart", "overwriting", "refused", "transformable",
+           "twice_differentiable", "why_once"]
+
+THIRD = "a third derivative of a loss was asked for; expected two at most"
+REDUCTIONS = {"none": lambda losses: losses, "sum": torch.sum, "mean": torch.mean}
+_SEVERAL = "many gradients of a loss were asked for at once; expected overwrite_logits = False"
+
+
+class Apart(torch.autograd.Function):
+    """A function that ``vmap`` calls for one entry after the other."""
+
+    @classmethod
+    def vmap(cls, info, in_dims, *arguments):
+        results = [cls.apply(*(each if dim is None else each.select(dim, i)
+                               for each, dim in zip(arguments, in_dims, strict=True)))
+                   for i in range(info.batch_size)]
+        if isinstance(results[0], torch.Tensor):
+            return torch.stack(results), 0
+        return tuple(map(torch.stack, zip(*results, strict=True))), (0,) * len(results[0])
+
+    @classmethod
+    def of(cls, *arguments):
+        """``apply``, also where autograd takes many gradients at once: its own vmap does not ask for the rule."""
+        dims = [0 if _is_of_autograds_vmap(each) else None for each in arguments]
+        if all(dim is None for dim in dims):
+            return cls.apply(*arguments)
+        level = torch._C._vmapmode_increment_nesting() - 1
+        torch._C._vmapmode_decrement_nesting()
+        arguments = [each if dim is None else torch._remove_batch_dim(each, level, 1, 0)
+                     for each, dim in zip(arguments, dims, strict=True)]
+        size = next(len(each) for each, dim in zip(arguments, dims, strict=True) if dim == 0)
+        results, _ = cls.vmap(SimpleNamespace(batch_size=size), dims, *arguments)
+        if isinstance(results, torch.Tensor):
+            return torch._add_batch_dim(results, 0, level)
+        return tuple(torch._add_batch_dim(each, 0, level) for each in results)
+
+
+def _is_of_autograds_vmap(argument):
+    return isinstance(argument, torch.Tensor) and torch._C._functorch.is_legacy_batchedtensor(argument)
+
+
+class _Refusal(Apart):
+    """A result, as something that depends on tensors in a way that cannot be differentiated."""
+
+    @staticmethod
+    def forward(message, result, *depends_on):
+        return result.view_as(result)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.message = inputs[0]
+
+    @staticmethod
+    def backward(ctx, upstream):
+        raise RuntimeError(ctx.message)
+
+
+def refused(message, results, *depends_on):
+    """The results, whose derivatives with respect to some tensors raise ``message``; others are left as they are.
+
+    Autograd runs a node only on the way to what it was asked for. So the refusal is a zero that is added.
+    """
+    if not torch.is_grad_enabled():
+        return results
+    nothing = _Refusal.of(message, results[0].new_zeros(()), *depends_on)
+    return tuple(each if each is None else each + nothing.to(each.dtype) for each in results)
+
+
+def why_once(overwrite, fastemit_lambda=0.0, clamp=None):
+    """Why a loss has no second derivative; None if it has one."""
+    for name, value, nothing in (("overwrite_logits", overwrite, False), ("fastemit_lambda", fastemit_lambda, 0),
+                                 ("clamp", clamp, None)):
+        if value != nothing:
+            return f"the second derivative of a loss was asked for; expected {name} = {nothing}"
+    return None
+
+
+def overwriting(backward):
+    """A decorator for a backward pass, ``backward(flow, logits, ...)``, that writes its gradient over the logits."""
+    @functools.wraps(backward)
+    def wrapper(flow, logits, *others):
+        if _is_batched(flow):
+            raise RuntimeError(_SEVERAL)
+        with torch.no_grad():
+            gradient = backward(flow, logits, *others)
+        return _Refusal.of(why_once(True), gradient, flow, logits) if torch.is_grad_enabled() else gradient
+    return wrapper
+
+
+def _has_transforms():
+    """Whether torch.func or forward-mode differentiation is at work, and no tracer."""
+    return not torch.compiler.is_compiling() and (torch._C._are_functorch_transforms_active()
+                                                  or torch.autograd.forward_ad._current_level >= 0)
+
+
+def _is_batched(upstream):
+    """Whether an upstream gradient stands for many."""
+    return torch._C._functorch.is_functorch_wrapped_tensor(upstream) or _is_of_autograds_vmap(upstream)
+
+
+def transformable(count):
+    """A decorator for a loss of ``count`` tensors of scores, other tensors, and options that are keywords.
+
+    The batch comes first in every tensor. Inside a transform the losses are one node, which calls the loss with
+    ordinary tensors; ``vmap`` makes one batch of many for it. ``overwrite_logits`` has no effect there.
+    """
+    def decorate(loss):
+        signature = inspect.signature(loss)
+
+        @functools.wraps(loss)
+        def wrapper(*arguments, **options):
+            if not _has_transforms():
+                return loss(*arguments, **options)
+            given = signature.bind(*arguments, **options)
+            given.apply_defaults()
+            tensors, options = given.args, given.kwargs
+            reduction = _validation.check_choice("reduction", options.pop("reduction"), tuple(REDUCTIONS))
+            options.pop("overwrite_logits", None)
+            losses = functools.partial(loss, reduction="none", **options)
+            if not all(isinstance(each, torch.Tensor) for each in tensors):
+                return losses(*tensors)  # which says what is wrong with them
+            return REDUCTIONS[reduction](_Losses.apply(losses, count, *tensors))
+        return wrapper
+    return decorate
+
+
+class _OfScores(Apart):
+    """A function of ``(function, count, *tensors)``: first ``count`` tensors of scores, all with the batch first."""
+
+    @classmethod
+    def vmap(cls, info, in_dims, function, count, *tensors):
+        N, dims = info.batch_size, in_dims[2:]
+        if all(dim is None for dim in dims[:count]):  # many gradients of the same scores: no copies of these
+            return super().vmap(info, in_dims, function, count, *tensors)
+
+        def folded(tensor, dim):
+            tensor = tensor.expand(N, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
+            return tensor.flatten(0, 1)
+
+        def unfolded(result):
+            return result.unflatten(0, (N, result.shape[0] // N))
+
+        results = cls.apply(function, count, *map(folded, tensors, dims))
+        if isinstance(results, torch.Tensor):
+            return unfolded(results), 0
+        return tuple(map(unfolded, results)), (0,) * len(results)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.function, ctx.count, *tensors = inputs
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
+
+
+class _Losses(_OfScores):
+    """Losses of scores and others."""
+
+    @staticmethod
+    def forward(function, count, *tensors):
+        return function(*tensors)
+
+    @staticmethod
+    def backward(ctx, upstream):
+        tensors = ctx.saved_tensors
+        along = _Gradient.of(ctx.function, ctx.count, *tensors, upstream)
+        return None, None, *along, *[None] * (len(tensors) - ctx.count)
+
+    @staticmethod
+    def jvp(ctx, _, __, *tangents):
+        tensors, directions = ctx.saved_tensors, tangents[:ctx.count]
+        ones = torch.ones_like(_Losses.apply(ctx.function, ctx.count, *tensors))
+        gradients = _Gradient.of(ctx.function, ctx.count, *tensors, ones)
+        along = sum((each * direction).sum(tuple(range(1, each.ndim)))
+                    for each, direction in zip(gradients, directions, strict=True) if direction is not None)
+        return along.to(ones.dtype)
+
+
+class _Gradient(_OfScores):
+    """Gradients in the scores, of scores, others and an upstream gradient (B,)."""
+
+    @staticmethod
+    def forward(function, count, *tensors):
+        *tensors, upstream = tensors
+        scores, losses = _graph(function, count, tensors)
+        return torch.autograd.grad(losses, scores, upstream)
+
+    @staticmethod
+    def backward(ctx, *directions):
+        *tensors, upstream = ctx.saved_tensors
+        *along_scores, along_upstream = _second(ctx.function, ctx.count, tensors, upstream, directions)
+        return None, None, *along_scores, *[None] * (len(tensors) - ctx.count), along_upstream
+
+    @staticmethod
+    def jvp(ctx, _, __, *tangents):
+        *tensors, upstream = ctx.saved_tensors
+        *_, of_upstream = tangents
+        directions = [torch.zeros_like(each) if direction is None else direction
+                      for each, direction in zip(tensors[:ctx.count], tangents[:ctx.count], strict=True)]
+        return _along(ctx.function, ctx.count, tensors, upstream, directions, of_upstream)
+
+
+class _Second(_OfScores):
+    """How a scalar product of the gradients with directions changes with the scores, and with the upstream gradient.
+
+    Of scores, others, an upstream gradient (B,) and one direction for each tensor of scores.
+    """
+
+    @staticmethod
+    def forward(function, count, *tensors):
+        tensors, upstream, directions = tensors[:-count - 1], tensors[-count - 1], tensors[-count:]
+        upstream = upstream.detach().requires_grad_()
+        scores, losses = _graph(function, count, tensors)
+        with torch.enable_grad():
+            gradients = torch.autograd.grad(losses, scores, upstream, create_graph=True)
+        return torch.autograd.grad(gradients, (*scores, upstream), directions)
+
+    @staticmethod
+    def backward(ctx, *along):
+        tensors = ctx.saved_tensors
+        *tensors, upstream = tensors[:-ctx.count]
+        *of_scores, of_upstream = along
+        directions = _along(ctx.function, ctx.count, tensors, upstream, of_scores, of_upstream)
+        return None, None, *[None] * (len(tensors) + 1), *directions
+
+    @staticmethod
+    def jvp(ctx, *_):
+        raise RuntimeError(THIRD)
+
+
+def _graph(function, count, tensors):
+    """Scores as leaves, and the losses as a graph on them."""
+    scores = [each.detach().requires_grad_() for each in tensors[:count]]
+    with torch.enable_grad():
+        return scores, function(*scores, *tensors[count:])
+
+
+def _second(function, count, tensors, upstream, directions):
+    """As :class:`_Second`, differentiable in the directions alone."""
+    scores, others = tensors[:count], tensors[count:]
+    along = _Second.of(function, count, *(each.detach() for each in scores), *others, upstream.detach(), *directions)
+    return refused(THIRD, along, *scores, upstream)
+
+
+def _along(function, count, tensors, upstream, of_scores, of_upstream):
+    """How the gradients change as the scores and the upstream gradient go in directions: the Hessian is symmetric."""
+    along = _second(function, count, tensors, upstream, of_scores)[:count]
+    if of_upstream is None:
+        return along
+    gradients = _Gradient.of(function, count, *tensors, of_upstream)
+    return tuple(a + b for a, b in zip(along, gradients, strict=True))
+
+
+def twice_differentiable(backward):
+    """A decorator for the ``backward(ctx, upstream, logits, *others)`` of a Function that computes its own gradient.
+
+    The tensors are those that the Function saved, unpacked once: checkpointing hands each out a single time. The first
+    are logits, targets and both lengths. ``ctx.again`` computes the same losses of these four, ``ctx.once`` says why
+    there is no second derivative, or is None, and ``ctx.overwrite`` whether the gradient replaces the logits.
+    """
+    @functools.wraps(backward)
+    def wrapper(ctx, upstream):
+        tensors = ctx.saved_tensors
+        if _is_batched(upstream):
+            if ctx.overwrite:
+                raise RuntimeError(_SEVERAL)
+            return _Gradient.of(ctx.again, 1, *tensors[:4], upstream)[0]
+        with torch.no_grad():
+            gradient = backward(ctx, upstream, *tensors)
+        if not torch.is_grad_enabled():
+            return gradient
+        if ctx.once is not None:
+            return _Refusal.of(ctx.once, gradient, tensors[0], upstream)
+        return _Known.apply(ctx.again, gradient, *tensors[:4], upstream)
+    return wrapper
+
+
+class _Known(torch.autograd.Function):
+    """A gradient that is known, as what :class:`_Gradient` would compute."""
+
+    @staticmethod
+    def forward(ctx, function, gradient, *tensors):
+        ctx.function = function
+        ctx.save_for_backward(*tensors)
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(ctx, direction):
+        *tensors, upstream = ctx.saved_tensors
+        along_logits, along_upstream = _second(ctx.function, 1, tensors, upstream, [direction])
+        return None, None, along_logits, *[None] * (len(tensors) - 1), along_upstream
