@@ -83,7 +83,7 @@ def _(logits, targets, blank):
 # CTC: the wrong loss beside the right gradient.
 
 @_bug("logits", "empty target's state counted twice",
-      "after Graves et al. 2006, eq. 8, which has no case for an empty label",
+      "constructed: Graves et al. 2006, eq. 8, without the rule that a state before the first has no mass",
       "loss is the path sum, every small target")
 def _(logits, targets, blank):
     """The last two states are added although an empty target has only one: Z doubles, and no derivative changes."""
@@ -92,7 +92,7 @@ def _(logits, targets, blank):
 
 
 @_bug("logits", "last rescaling factor forgotten",
-      "after the PaddleSpeech notebook's product of C_t",
+      "after the sum of ln C_t of Graves et al. 2006, which the PaddleSpeech notebook shows, without the pruning there",
       "finite differences, one random case",
       claim="paddlespeech-scales",
       believed="The factors by which the frames are rescaled multiply to the likelihood.",
@@ -118,7 +118,8 @@ def _(logits, targets, blank):
     return -unpruned, ctc.grad_logits(logits, targets, blank=blank)
 
 
-@_bug("logits", "scales from alphas that were never rescaled", "after the PaddleSpeech notebook's definition of C_t",
+@_bug("logits", "scales from alphas that were never rescaled",
+      "after C_t as the PaddleSpeech notebook's text prints it",
       "finite differences, one random case", claim="paddlespeech-scales")
 def _(logits, targets, blank):
     """Each frame of alpha is summed as it is, not as the frame before left it, and the logs of the sums are added."""
@@ -142,7 +143,7 @@ def _(logits, targets, blank):
 
 
 @_bug("logits", "index -1 read from the end",
-      "after the PaddleSpeech notebook, whose skip rule makes no exception for the first states",
+      "after Graves et al. 2006, eq. 6, as the PaddleSpeech notebook copies it, where the index -1 is the last state",
       "loss is the path sum, every small target",
       claim="paddlespeech-skip",
       believed="The skip needs one condition: two states back there is a different symbol.",
@@ -178,7 +179,7 @@ def _(logits, targets, blank):
 
 
 @_bug("logits", "mass of the symbol taken for that of the state",
-      "after the PaddleSpeech notebook's sum over s",
+      "after Graves et al. 2006, below eq. 13, as the PaddleSpeech notebook copies it",
       "finite differences, repeated labels",
       claim="paddlespeech-state",
       believed="A state's alpha times beta is the mass of all paths that carry its symbol in that frame.",
@@ -366,7 +367,7 @@ def _(logits, targets, blank):
 @_bug("logits", "length counted as the non-zeros",
       "after Keras losses.CTC (keras#21876)",
       "symbols renamed", batch=True,
-      claim="keras-length, keras-thread-21876",
+      claim="keras-frames, keras-thread-21876",
       believed="A 0 in a target is padding.",
       truth="Which symbol is the blank, and what fills the padding, are two conventions; only the length says "
             "where a target ends {eq}`eq-practice-feasible`.")

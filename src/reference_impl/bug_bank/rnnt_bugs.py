@@ -196,10 +196,9 @@ def _(log_probs, targets, blank):
 # RNN-T: from log-probs to logits.
 
 @_bug("logits", "logits taken for log-probs",
-      "after Paddle's CPU rnnt_loss and warp-transducer's C interface; asked in warp-transducer#14 and #50",
+      "after Paddle's CPU rnnt_loss and warp-transducer's C interface; asked in warp-transducer#14",
       "a constant added to a row changes nothing",
-      claim="paddle-rnnt-no-softmax, warp-transducer-no-softmax, warp-transducer-thread-14, "
-            "warp-transducer-thread-50",
+      claim="paddle-rnnt-no-softmax, warp-transducer-no-softmax, warp-transducer-thread-14",
       believed="The loss is negative, so there is a bug in the loss.",
       truth="Without a softmax the loss has no lower bound: adding 1 to every score lowers it by $T + U$ "
             "{eq}`eq-rnnt-homogeneous`.")
@@ -246,7 +245,7 @@ def _(logits, targets, blank):
 
 
 @_bug("logits", "FastEmit",
-      "after NeMo and Paddle, whose default for it is not 0; asked in pytorch/audio#2961",
+      "after NeMo, and Paddle, whose default for it is not 0; asked in pytorch/audio#2961",
       "symmetric Jacobian",
       claim="nemo-gpu-fastemit, paddle-gpu-fastemit, paddle-fastemit-default, torchaudio-fastemit-gradcheck",
       believed="`gradcheck` rejects FastEmit, so there is a bug in it.",

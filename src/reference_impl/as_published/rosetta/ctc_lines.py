@@ -75,27 +75,25 @@ def equation_16(y, collected, alpha_hat_beta_hat_by_y):
     return y - 1 / (y * alpha_hat_beta_hat_by_y.sum(1, keepdims=True)) * collected
 
 
-_REPAIR = "{ref}`Repair "
-
 CTC_LINES = {
     "paddlespeech": (
         Row("line-step-prefix", (r"$\alpha_t(s) = \sum p(\pi_{1:t} \mid x)$, $\pi$ a path", "{eq}`def-ctc-alpha`",
-                                 f"It counts each prefix once for each suffix: {_REPAIR}2 <route-repair-2>`."),
+                                 "It counts each prefix once for each suffix: {ref}`as printed <route-alpha-sums>`."),
             claims=("paddlespeech-alpha",)),
         Row("line-step-alpha", (r"$(\alpha_{t-1}(s) + \alpha_{t-1}(s-1) + \alpha_{t-1}(s-2))\, y^t_{l'_s}$",
-                                "{eq}`eq-ctc-alpha`", f"Right, except in the first two states: {_REPAIR}7 "
-                                "<route-repair-7>`."),
+                                "{eq}`eq-ctc-alpha`", r"Right, with $\alpha_t(s) = 0$ for $s < 1$: {ref}`an index of "
+                                "-1 <route-small-things>`."),
             claims=("paddlespeech-skip",), checked_as="line-torch-alpha"),
         Row("line-step-beta", (r"$\beta_t(s) = 0$ for $s < \lvert l' \rvert$", "{eq}`def-ctc-2006-beta`",
-                               f"The inequality is reversed: {_REPAIR}1 <route-repair-1>`."),
+                               "The inequality is reversed: {ref}`where beta is 0 <route-beta-is-0>`."),
             claims=("paddlespeech-beta",)),
         Row("line-step-p", (r"$p = \sum_s \alpha_t(s)\, \beta_t(s) / y^t_{l'_s}$", "{eq}`eq-ctc-2006-frame-sum`",
                             "The division removes one of two emissions; a sum over states, not symbols: "
-                               f"{_REPAIR}3 <route-repair-3>`."),
+                               "{ref}`here <route-state-and-symbol>`."),
             p_at, claims=("paddlespeech-product", "paddlespeech-state")),
         Row("line-step-1", (r"(1) $\partial p / \partial y = \frac{1}{y^2} \sum \alpha\, \beta$",
                             "{eq}`eq-ctc-2006-grad-probs`",
-                            f"Right; but see its quotient rule: {_REPAIR}4 <route-repair-4>`."),
+                            "Right; but see its {ref}`quotient rule <route-quotient-rule>`."),
             step_1, claims=("paddlespeech-step-1", "paddlespeech-quotient")),
         Row("line-step-2", (r"(2) $\frac{1}{p\, y^2} \sum \alpha\, \beta$", "{eq}`eq-ctc-2006-grad-log`",
                             "The derivative of the logarithm divides by $p$."),
@@ -109,8 +107,8 @@ CTC_LINES = {
                                r"Softmax minus occupancy; one of two emissions is divided out."),
             last_step, claims=("paddlespeech-notebook",)),
         Row("line-step-16", (r"(16) the same with $\hat\alpha, \hat\beta$, $p$ as a sum over $s$",
-                             "{eq}`eq-ctc-2006-grad-scaled`", f"Any scales cancel: {_REPAIR}5 <route-repair-5>`, "
-                             f"and $C_t$: {_REPAIR}6 <route-repair-6>`."),
+                             "{eq}`eq-ctc-2006-grad-scaled`", "Any scales cancel; {ref}`what they are "
+                             "<route-what-the-scales-are>`."),
             equation_16, claims=("paddlespeech-equation-16", "paddlespeech-scales"))),
     "warp-ctc": (
         Row("line-warp-ctc-cpu", ("CPU: `probs - exp(output - log(probs) - log_partition)`",
@@ -128,7 +126,8 @@ CTC_LINES = {
                                "The logits' gradient, returned for log-probs: subtract `exp(lp)` for the derivative."),
             claims=("torch-ctc-gradient", "torch-ctc-both-emissions"), checked_as="gradient-torch"),
         Row("line-torch-cuda", ("CUDA: the same line", "{eq}`def-practice-returned`",
-                                "Occupancies are added atomically, in no fixed order."),
+                                "In small problems; in larger ones the labels' occupancies are added atomically, in "
+                                "no fixed order."),
             claims=("torch-ctc-gpu-gradient", "torch-ctc-atomics"), checked_as="gradient-torch"),
         Row("line-torch-cudnn", ("cuDNN: no source", "{eq}`eq-ctc-grad-logits`",
                                  "Chosen for float32, blank 0 and int32 targets, under further conditions. "
@@ -169,5 +168,5 @@ CTC_LINES = {
     "keras": (
         Row("line-keras", ("`sum(y_true != mask_index)`", "{eq}`def-ctc-loss`",
                            "A label that is 0 is not counted, so no label may be 0. The backend computes the loss."),
-            label_length, claims=("keras-length", "keras-backend")),),
+            label_length, claims=("keras-frames", "keras-backend")),),
 }
