@@ -59,12 +59,15 @@ def computed_share_of_the_blank(num_frames, num_labels, num_symbols):
 
 
 def test_share_of_the_blank():
-    """Above the belief in every frame, and the nearer to the share of the states the longer the input is."""
+    """Above the belief in every frame of a long input, and the nearer to the share of the states the longer it is."""
     short, share = computed_share_of_the_blank(200, 10, 30)
     long, _ = computed_share_of_the_blank(800, 10, 30)
     assert min(short.min(), long.min()) > 1 / 30 and share == pytest.approx(11 / 21)
     assert abs(long.mean() - share) < abs(short.mean() - share) / 3 < 0.01
-    assert r"$\frac{U + 1}{2U + 1}$" in answer("Why does my network write only blanks?")
+    least = computed_share_of_the_blank(4, 2, 3)[0].min()  # a short input: 4 of the 15 paths say blank in frame 1
+    assert least == pytest.approx(4 / 15, rel=1e-12, abs=0) and least < 1 / 3
+    row = answer("Why does my network write only blanks?")
+    assert r"if $T \gg U$" in row and r"$\frac{U + 1}{2U + 1}$" in row
 
 
 def computed_hybrid_weights(weight, mean_labels):
