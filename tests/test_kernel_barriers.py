@@ -5,16 +5,20 @@ another, or stand in a table with the reason.
 """
 
 import inspect
+from importlib.metadata import version
 
 import pytest
 from compiled_kernels import needs_compiler, on_the_machine, step
+from packaging.version import Version
 from test_compiled_kernels import batch
 
 from ptx_machine import LaunchError, PTXError
+from ptx_machine.compiling import has_triton
 from reference_impl.torch_impl import triton_lattice, triton_vocabulary
 
 torch = pytest.importorskip("torch")
-pytestmark = needs_compiler
+pytestmark = [needs_compiler, pytest.mark.skipif(has_triton() and Version(version("triton")) < Version("3.9"), reason=(
+    "Triton 3.7 and 3.8 set barriers that these kernels can do without"))]
 
 #: Losses, types and sizes that bring out each form that the barriers take: sums within a warp and across warps, lanes
 #: of one warp and of several, edges, more threads than entries, logits that are overwritten or not.

@@ -36,10 +36,13 @@ def write(root, name, source, *tags):
 
 def outputs(root, notebook):
     """What the build would take, or None if it would run the notebook."""
+    cache = get_cache(str(root / "_build" / ".jupyter_cache"))
     try:
-        _, filled = get_cache(str(root / "_build" / ".jupyter_cache")).merge_match_into_notebook(notebook)
+        _, filled = cache.merge_match_into_notebook(notebook)
     except KeyError:
         return None
+    finally:
+        cache.db.dispose()
     return [output.get("text") for output in filled.cells[0].outputs]
 
 

@@ -36,6 +36,7 @@ def run(root):
         print(f"Running {len(waiting)} notebooks, {workers} at a time", flush=True)
         with multiprocessing.get_context("spawn").Pool(workers, silence) as pool:
             pool.map(ExecutionWorkerLocalMProc(), waiting, chunksize=1)
+    cache.db.dispose()
     return len(waiting)
 
 

@@ -7,6 +7,7 @@ Python.
 
 import ctypes
 import os
+import struct
 import sys
 
 __all__ = ["raise_fence", "version"]
@@ -39,11 +40,8 @@ class _Ruleset(ctypes.Structure):
     _fields_ = (("files", ctypes.c_uint64), ("network", ctypes.c_uint64), ("scopes", ctypes.c_uint64))
 
 
-class _PathBeneath(ctypes.Structure):
-    """struct landlock_path_beneath_attr."""
-
-    _pack_ = 1
-    _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
+#: struct landlock_path_beneath_attr, which is packed: what is allowed, and the handle of the path.
+_PATH_BENEATH = struct.Struct("=Qi")
 
 
 def version() -> int:
@@ -86,8 +84,8 @@ def raise_fence(known, readable, writable, devices=()):
         for path in filter(os.path.exists, paths):
             handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
             allowed = handled & (access if os.path.isdir(path) else access & _MEANT_FOR_A_FILE)
-            rule = _PathBeneath(allowed, handle)
-            done(libc.syscall(_SYS_LANDLOCK_ADD_RULE, ruleset, _RULE_PATH_BENEATH, ctypes.byref(rule), none),
+            rule = _PATH_BENEATH.pack(allowed, handle)
+            done(libc.syscall(_SYS_LANDLOCK_ADD_RULE, ruleset, _RULE_PATH_BENEATH, rule, none),
                  f"take a rule about {path}")
             os.close(handle)
     done(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "take the process")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._validation import NoAlignment, check_integers, check_weights, check_word_lengths
-from ._arcs import ctc_arcs, rnnt_arcs
+from ._arcs import added, ctc_arcs, rnnt_arcs
 
 __all__ = ["BestPath", "NoAlignment", "ctc_best_path", "rnnt_best_path", "word_spans"]
 
@@ -76,7 +76,7 @@ def ctc_best_path(log_probs, targets, *, blank=0) -> BestPath:
     arcs = ctc_arcs(log_probs, targets, blank)
     chosen = arcs.best_path()
     path = arcs.targets[chosen[:-1], 1]  # the last arc leads to the end
-    return BestPath(sum(arcs.weights[chosen].tolist()), path, *runs(path, len(targets)))
+    return BestPath(added(arcs.weights[chosen]), path, *runs(path, len(targets)))
 
 
 def runs(path, num_labels) -> tuple[np.ndarray, np.ndarray]:
@@ -128,7 +128,7 @@ def rnnt_best_path(log_probs, targets, *, blank=0) -> BestPath:
     chosen = arcs.best_path()
     path = arcs.sources[chosen]
     frames = path[arcs.moves[chosen], 0]  # of the label arcs
-    return BestPath(sum(arcs.weights[chosen].tolist()), path, frames, frames.copy())
+    return BestPath(added(arcs.weights[chosen]), path, frames, frames.copy())
 
 
 def word_spans(first, last, word_lengths) -> tuple[np.ndarray, np.ndarray]:

@@ -20,6 +20,7 @@ from .. import _validation
 from .._validation import NoAlignment
 from ..lattice import Lattice, Z, arc_posteriors, best_path
 from ..topology import named_lattice
+from ._arcs import added
 
 __all__ = ["STAR", "StarAlignment", "StarPosteriors", "star_best_path", "star_lattice", "star_posteriors",
            "star_scores"]
@@ -218,7 +219,7 @@ def star_best_path(log_probs, words, *, star_score, skip_cost, stars=None, blank
     first, last = np.array(of_labels, np.int64).reshape(-1, 2).T
     stops = np.cumsum([len(word) for word in words], dtype=np.int64)
     word_first, word_last = first[np.append(0, stops)[:-1]] if words else first, last[stops - 1]
-    return StarAlignment(sum(weights[list(chosen)].tolist()), np.array(symbols, np.int64), word_first >= 0, word_first,
+    return StarAlignment(added(weights[list(chosen)]), np.array(symbols, np.int64), word_first >= 0, word_first,
                          word_last, first, last)
 
 
