@@ -13,10 +13,10 @@ from enumeration import collapse, rnnt_alignments
 
 
 def fractions(seed, shape, *, mask=0.2):
-    """Random fractions, some of them 0; entries are independent, so they need not sum to 1."""
+    """Random fractions, some of them 0; a row of up to four sums to 1 at most, since entries are independent."""
     rng = np.random.default_rng(seed)
     numbers = rng.integers(1, 9, shape) * (rng.random(shape) >= mask)
-    return np.array([Fraction(n, 7) for n in numbers.ravel().tolist()], dtype=object).reshape(shape)
+    return np.array([Fraction(n, 32) for n in numbers.ravel().tolist()], dtype=object).reshape(shape)
 
 
 def normalised(seed, shape):

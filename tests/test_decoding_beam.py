@@ -1,9 +1,11 @@
 """Beam searches without a limit against enumeration of all strings; and what a limit may and may not change."""
 
 import itertools
+import re
 
 import numpy as np
 import pytest
+import torch
 from strings_by_enumeration import (
     all_labels,
     as_log,
@@ -19,7 +21,10 @@ from reference_impl.decoding import (
     SMALLEST_DIFFERENCE,
     CTCPrefixScorer,
     NGramModel,
+    RNNTPrefixScorer,
+    best_path,
     ctc_beam_search,
+    ctc_position_posteriors,
     n_best,
     rnnt_beam_search,
 )
@@ -243,8 +248,24 @@ def test_bad_arguments_of_one():
         ctc_beam_search(np.full((2, 3), np.nan))
     with pytest.raises(ValueError, match="^expansions = -1; expected expansions >= 0"):
         rnnt_beam_search(lambda labels: log_softmax(np.zeros((2, 3))), expansions=-1)
-    with pytest.raises(ValueError, match="at most 0, as of log-probs"):
-        rnnt_beam_search(lambda labels: np.zeros((2, 3)))
+
+
+@pytest.mark.parametrize("call, name", [
+    (ctc_beam_search, "log_probs"), (lambda rows: rnnt_beam_search(lambda labels: rows), "row(())"),
+    (CTCPrefixScorer, "weights"), (lambda rows: RNNTPrefixScorer(lambda labels: rows).start(), "row(())"),
+    (best_path, "weights"), (lambda rows: ctc_position_posteriors(rows, 1), "weights"),
+], ids=["ctc", "rnnt", "ctc scorer", "rnnt scorer", "best path", "positions"])
+def test_what_is_no_log_probs(call, name):
+    """Probabilities, sure and unsure, of one symbol and of many, and logits raise; log-probs of any type do not."""
+    logits = 3 * np.random.default_rng(0).normal(size=(4, 50))
+    for rows in (np.exp(log_softmax(logits)), np.full((4, 2), 0.5), np.eye(3)[[0, 1, 2, 0]], np.ones((1, 1)), logits):
+        t = np.logaddexp.reduce(rows, axis=1).argmax()
+        with pytest.raises(ValueError, match=re.escape(f"log-sum-exp of {name}[{t}] = ") + ".*; expected at most 0"):
+            call(rows)
+    for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
+        rounded = torch.tensor(logits).to(dtype).log_softmax(-1)
+        call(rounded.float().numpy() if dtype == torch.bfloat16 else rounded.numpy())
+    call(log_softmax(logits) - 5.0)
 
 
 def test_every_string_is_there():

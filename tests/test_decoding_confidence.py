@@ -130,7 +130,7 @@ def test_word_posteriors_from_all_strings_are_enumeration():
     (lambda: word_posteriors([], [], 3), "the number of strings = 0"),
     (lambda: ctc_position_posteriors(np.zeros((2, 3)), -1), "num_positions = -1; expected num_positions >= 0"),
     (lambda: ctc_position_posteriors(np.zeros((2, 3)), 1, semiring=MAX), "semiring = 'max', which has no division"),
-    (lambda: ctc_position_posteriors(np.zeros((2, 3)), 1, blank=3), "blank = 3; expected 0 <= blank < V = 3"),
+    (lambda: ctc_position_posteriors(np.full((2, 3), -2.0), 1, blank=3), "blank = 3; expected 0 <= blank < V = 3"),
 ])
 def test_bad_arguments(call, says):
     with pytest.raises(ValueError, match=f"^{says}"):

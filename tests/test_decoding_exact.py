@@ -137,11 +137,11 @@ def test_the_limit():
 ])
 def test_bad_limits(how, says):
     with pytest.raises(ValueError, match=f"^{says}"):
-        n_best(CTCPrefixScorer(np.zeros((2, 3))), **how)
+        n_best(CTCPrefixScorer(log_softmax(np.zeros((2, 3)))), **how)
 
 
 def test_bad_arguments_of_best_path():
     with pytest.raises(ValueError, match="^blank = 3; expected 0 <= blank < V = 3"):
-        best_path(np.zeros((2, 3)), blank=3)
+        best_path(log_softmax(np.zeros((2, 3))), blank=3)
     with pytest.raises(ValueError, match=r"^weights\[0, 0\] = nan"):
         best_path(np.full((1, 3), np.nan))

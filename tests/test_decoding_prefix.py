@@ -153,9 +153,9 @@ def test_arguments_stay_as_they_are():
 @pytest.mark.parametrize("weights, blank, labels, says", [
     (np.zeros((2, 3, 1)), 0, [], r"weights has shape \(2, 3, 1\); expected 2 axes"),
     (np.array([[0.0, np.nan]]), 0, [], r"weights\[0, 1\] = nan; expected no NaN"),
-    (np.zeros((2, 3)), 3, [], "blank = 3; expected 0 <= blank < V = 3"),
-    (np.zeros((2, 3)), 0, [1, 3], r"labels\[1\] = 3; expected 0 <= label < V = 3"),
-    (np.zeros((2, 3)), 1, [1], r"labels\[0\] = 1; expected a label other than blank = 1"),
+    (np.log([[0.5, 0.25, 0.25]]), 3, [], "blank = 3; expected 0 <= blank < V = 3"),
+    (np.log([[0.5, 0.25, 0.25]]), 0, [1, 3], r"labels\[1\] = 3; expected 0 <= label < V = 3"),
+    (np.log([[0.5, 0.25, 0.25]]), 1, [1], r"labels\[0\] = 1; expected a label other than blank = 1"),
 ])
 def test_bad_arguments_of_ctc(weights, blank, labels, says):
     with pytest.raises(ValueError, match=f"^{says}"):

@@ -23,6 +23,7 @@ MODULES = {"torchaudio": torchaudio_rnnt, "warprnnt_numba": numba_rnnt}
 LIBRARY = torch.nn.functional.ctc_loss
 LENGTHS = {"tuple": tuple, "list": list, "int32": lambda each: torch.tensor(each, dtype=torch.int32),
            "int64": torch.tensor, "uint8": lambda each: torch.tensor(each, dtype=torch.uint8)}
+INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.uint16, torch.uint32, torch.uint64)
 #: Of a float32 lattice of five nodes in a row, and of rounding at the end alone.
 TOLERANCE = {torch.float32: 5e-6, torch.float64: 1e-12}
 
@@ -93,9 +94,9 @@ def test_torch_ctc(layout, reduction, zero_infinity):
         for blank, symbols in ((0, targets), (2, (targets + 2) % C)):
             assert_as_torch(torch_ctc.ctc_loss, shape, symbols, LENGTHS[kind](frames), LENGTHS[kind](lengths), dtype,
                             blank=blank, reduction=reduction, zero_infinity=zero_infinity)
-    for dtype in (torch.int32, torch.int16):
-        assert_as_torch(torch_ctc.ctc_loss, shape, targets.to(dtype), frames, lengths, torch.float64,
-                        reduction=reduction)
+    for dtype in INTEGERS:
+        assert_as_torch(torch_ctc.ctc_loss, shape, targets.to(dtype), torch.tensor(frames, dtype=dtype),
+                        torch.tensor(lengths, dtype=dtype), torch.float64, reduction=reduction)
     if len(shape) == 2:
         numbers = torch.tensor(frames[0]), torch.tensor(lengths[0])
         assert_as_torch(torch_ctc.ctc_loss, shape, targets, *numbers, torch.float64, reduction=reduction)
@@ -134,15 +135,16 @@ def test_no_alignment():
 
 def test_labels_that_torch_reads():
     log_probs = torch.randn(3, 1, 3).log_softmax(-1)
-    for label, rule in ((0, "a label other than blank = 0"), (-1, "0 <= label < V = 3")):
+    for label, rule in ((0, "a label other than blank = 0"), (-1, "0 <= label < C = 3")):
         batch = log_probs, torch.tensor([[1, label]]), (3,), (2,)
         assert not LIBRARY(*batch).isnan(), "torch looks at nothing"
         with pytest.raises(ValueError, match=re.escape(f"targets[0, 1] = {label}; expected {rule}")):
             torch_ctc.ctc_loss(*batch)
-    batch = log_probs, torch.tensor([[1.7]]), (3,), (1,)
-    assert LIBRARY(*batch) == LIBRARY(log_probs, torch.tensor([[1]]), (3,), (1,))
-    with pytest.raises(TypeError, match="targets has dtype torch.float32; expected an integer type"):
-        torch_ctc.ctc_loss(*batch)
+    for target in (torch.tensor([[1.7]]), torch.tensor([[True]])):
+        batch = log_probs, target, (3,), (1,)
+        assert LIBRARY(*batch) == LIBRARY(log_probs, torch.tensor([[1]]), (3,), (1,))
+        with pytest.raises(TypeError, match=f"targets has dtype {target.dtype}; expected an integer type"):
+            torch_ctc.ctc_loss(*batch)
 
 
 def test_what_torch_refuses():
@@ -191,8 +193,17 @@ def test_what_torch_checks(changed):
     ({"input_lengths": (5, 4, 3)}, ValueError, "input_lengths has shape (3,); expected (N,) = (4,)"),
     ({"input_lengths": (6, 4, 3, 1)}, ValueError, "input_lengths[0] = 6; expected 0 <= length <= T = 5"),
     ({"input_lengths": (5.0, 4, 3, 1)}, TypeError, "input_lengths[0] = 5.0; expected an integer"),
-    ({"target_lengths": (2, 2, 4, 1)}, ValueError, "target_lengths[2] = 4; expected 0 <= length <= U = 3"),
-    ({"blank": -1}, ValueError, "blank = -1; expected 0 <= blank < V = 4"),
+    ({"input_lengths": 6}, TypeError, "input_lengths = 6; expected a tensor of integers, or a sequence of ints"),
+    ({"target_lengths": None}, TypeError, "target_lengths = None; expected a tensor of integers, or a sequence"),
+    ({"target_lengths": torch.ones(4).bool()}, TypeError, "target_lengths has dtype torch.bool; expected an integer"),
+    ({"target_lengths": (2, 2, 4, 1)}, ValueError, "target_lengths[2] = 4; expected 0 <= length <= S = 3"),
+    ({"targets": torch.tensor([1, 2, 3, 0, 2])}, ValueError, "targets[3] = 0; expected a label other than blank = 0"),
+    ({"targets": torch.tensor([1, 2, 3, 3, 4])}, ValueError, "targets[4] = 4; expected 0 <= label < C = 4"),
+    ({"blank": -1}, ValueError, "blank = -1; expected 0 <= blank < C = 4"),
+    ({"blank": 4, "targets": torch.ones(5).long()}, ValueError, "blank = 4; expected 0 <= blank < C = 4"),
+    ({"blank": 1.0}, TypeError, "blank = 1.0; expected an integer"),
+    ({"zero_infinity": 1}, TypeError, "zero_infinity = 1; expected True or False"),
+    ({"reduction": None}, ValueError, "reduction = None; expected one of 'none', 'mean', 'sum'"),
     ({"reduction": "avg"}, ValueError, "reduction = 'avg'; expected one of 'none', 'mean', 'sum'"),
 ])
 def test_messages_of_torch_ctc(changed, error, message):
@@ -237,6 +248,89 @@ def test_one_graph(module):
         found.append((value, *torch.autograd.grad(value.sum(), logits)))
     for eager, compiled in zip(*found, strict=True):
         torch.testing.assert_close(compiled, eager, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("lengths_are", [list, torch.tensor], ids=["ints", "tensors"])
+def test_one_graph_of_concatenated_targets(lengths_are):
+    """Compiled and exported once for any numbers of labels: more than frames, none, and repeated ones among them."""
+    graphs = []
+
+    def backend(graph, _):
+        graphs.append(graph)
+        return graph.forward
+
+    def loss(logits, targets, frames, lengths):
+        return torch_ctc.ctc_loss(logits.log_softmax(-1), targets, frames, lengths, reduction="none")
+
+    class Module(torch.nn.Module):
+        def forward(self, logits, targets, frames, lengths):
+            return loss(logits, targets, frames, lengths)
+
+    torch.manual_seed(0)
+    compiled, exported = torch.compile(loss, backend=backend, fullgraph=True, dynamic=True), None
+    counts = [[4, 1, 3], [9, 1, 2], [0, 3, 2], [0, 5, 1]]  # first no size that another axis has
+    for numbers in counts[:1] if lengths_are is list else counts:
+        logits = torch.randn(5, 3, 4, dtype=torch.float64, requires_grad=True)
+        batch = torch.randint(1, 4, (sum(numbers),)), lengths_are([5, 4, 5]), lengths_are(numbers)
+        if exported is None and lengths_are is not list:
+            exported = torch.export.export(Module(), (logits, *batch), dynamic_shapes=(
+                None, {0: torch.export.Dim("S")}, None, None)).module()
+        found = []
+        for function in (loss, compiled, exported or loss):
+            value = function(logits, *batch)
+            found.append((value, *torch.autograd.grad(value[value.isfinite()].sum(), logits)))
+        for other in found[1:]:
+            for eager, traced in zip(found[0], other, strict=True):
+                torch.testing.assert_close(traced, eager, rtol=0, atol=1e-12)
+    assert len(graphs) == 1 and found[0][0].isfinite().any()
+
+
+def test_one_graph_of_targets_that_no_lengths_cut_apart():
+    """NaN for all utterances, since any of them may have the wrong labels; a wrong label touches its own alone."""
+    log_probs = torch.randn(5, 3, 4, dtype=torch.float64).log_softmax(-1)
+    compiled = torch.compile(torch_ctc.ctc_loss, backend="eager", fullgraph=True)
+    targets, frames = torch.tensor([1, 2, 3, 3, 1]), torch.tensor([5, 4, 5])
+    for lengths in ([2, 1, 1], [2, 2, 2], [3, -1, 3]):
+        assert compiled(log_probs, targets, frames, torch.tensor(lengths), reduction="none").isnan().all()
+    targets[2], lengths = 7, torch.tensor([2, 1, 2])
+    found = compiled(log_probs, targets, frames, lengths, reduction="none")
+    assert found.isnan().tolist() == [False, True, False]
+    targets[2] = 1
+    right = torch_ctc.ctc_loss(log_probs, targets, frames, lengths, reduction="none")
+    torch.testing.assert_close(found[[0, 2]], right[[0, 2]], rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("layout", list(ctc_calls()), ids=lambda each: each[0])
+def test_under_a_default_device(layout):
+    """Lengths that are ints are on the CPU, whatever device new tensors are made on."""
+    _, shape, targets, frames, lengths = layout
+    log_probs = torch.randn(shape, dtype=torch.float64).log_softmax(-1)
+    wanted = LIBRARY(log_probs, targets, frames, lengths)
+    with torch.device("meta"):
+        torch.testing.assert_close(torch_ctc.ctc_loss(log_probs, targets, frames, lengths), wanted, rtol=1e-12, atol=0)
+    on_meta = [torch.tensor(each) if isinstance(each, list) else each for each in (targets, frames, lengths)]
+    loss = torch_ctc.ctc_loss(log_probs.to("meta"), *(each.to("meta") for each in on_meta), reduction="none")
+    assert loss.shape == LIBRARY(log_probs, targets, frames, lengths, reduction="none").shape and loss.is_meta
+
+
+ctc_loss = torch_ctc.ctc_loss
+torch.fx.wrap("ctc_loss")
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+def test_what_reads_the_source():
+    """Neither TorchScript nor symbolic_trace takes the losses, and both take torch's; a wrapped one fx calls."""
+    chosen = {"blank": 0, "reduction": "mean"}
+    assert torch.jit.script(LIBRARY) and torch.fx.symbolic_trace(LIBRARY, chosen | {"zero_infinity": False})
+    for function, name, rest in ((torch_ctc.ctc_loss, "log_probs", {"zero_infinity": False}),
+                                 (torchaudio_rnnt.rnnt_loss, "logits", {"clamp": -1, "fused_log_softmax": True})):
+        with pytest.raises(torch.jit.frontend.NotSupportedError):
+            torch.jit.script(function)
+        with pytest.raises(TypeError, match=f"{name} is a Proxy; expected a torch.Tensor"):
+            torch.fx.symbolic_trace(function, chosen | rest)
+    batch = torch.randn(4, 2, 3).log_softmax(-1), torch.tensor([1, 2]), torch.tensor([4, 4]), torch.tensor([1, 1])
+    calls = torch.fx.symbolic_trace(lambda scores, targets, frames, lengths: ctc_loss(scores, targets, frames, lengths))
+    assert torch.equal(calls(*batch), torch_ctc.ctc_loss(*batch))
 
 
 # --- RNN-T, against what was recorded ---
@@ -340,6 +434,13 @@ def test_bounds_mean_more_for_a_larger_batch_there():
 
 @pytest.mark.parametrize(("module", "changed", "error", "message"), [
     (torchaudio_rnnt, {"blank": -5}, ValueError, "blank = -1; expected 0 <= blank < V = 4"),
+    (torchaudio_rnnt, {"blank": None}, TypeError, "blank = None; expected an integer"),
+    (torchaudio_rnnt, {"clamp": None}, TypeError, "clamp = None; expected a number"),
+    (torchaudio_rnnt, {"clamp": "0.1"}, TypeError, "clamp = '0.1'; expected a number"),
+    (torchaudio_rnnt, {"clamp": float("nan")}, ValueError, "clamp = nan; expected a number"),
+    (torchaudio_rnnt, {"fused_log_softmax": None}, TypeError, "fused_log_softmax = None; expected True or False"),
+    (torchaudio_rnnt, {"targets": torch.ones(2, 2, dtype=torch.uint16)}, TypeError,
+     "targets has dtype torch.uint16; expected torch.int32 or torch.int64"),
     (torchaudio_rnnt, {"reduction": None}, ValueError, "reduction = None; expected one of 'none', 'mean', 'sum'"),
     (torchaudio_rnnt, {"logits": torch.zeros(2, 3, 4)}, ValueError, "logits has shape (2, 3, 4); expected 4 axes"),
     (torchaudio_rnnt, {"targets": torch.full((2, 2), 3)}, ValueError, "targets[0, 0] = 3; expected a label other than"),
@@ -349,6 +450,11 @@ def test_bounds_mean_more_for_a_larger_batch_there():
     (numba_rnnt, {"label_lens": torch.tensor([1., 1.])}, TypeError, "label_lens has dtype torch.float32"),
     (numba_rnnt, {"acts": None}, TypeError, "acts is a NoneType; expected a torch.Tensor"),
     (numba_rnnt, {"blank": -1}, ValueError, "blank = -1; expected 0 <= blank < V = 4"),
+    (numba_rnnt, {"blank": None}, TypeError, "blank = None; expected an integer"),
+    (numba_rnnt, {"clamp": None}, TypeError, "clamp = None; expected a number"),
+    (numba_rnnt, {"fastemit_lambda": None}, TypeError, "fastemit_lambda = None; expected a number"),
+    (numba_rnnt, {"fastemit_lambda": -0.5}, ValueError, "fastemit_lambda = -0.5; expected a finite number >= 0"),
+    (numba_rnnt, {"act_lens": 3}, TypeError, "act_lens is a int; expected a torch.Tensor"),
     (numba_rnnt, {"clamp": -1.0}, ValueError, "clamp = -1.0; expected a finite number >= 0"),
     (numba_rnnt, {"reduction": "avg"}, ValueError, "reduction = 'avg'; expected one of 'none', 'mean', 'sum', None"),
 ])
@@ -359,6 +465,17 @@ def test_messages_of_rnnt(module, changed, error, message):
         module.rnnt_loss(**dict(zip(names, given, strict=False)) | changed)
 
 
+@pytest.mark.parametrize(("clamp", "error", "message"), [
+    (None, TypeError, "clamp = None; expected a number"),
+    ("1", TypeError, "clamp = '1'; expected a number"),
+    (True, TypeError, "clamp = True; expected a number"),
+    (np.inf, ValueError, "clamp = inf; expected a finite number"),
+])
+def test_messages_of_the_numba_module(clamp, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        numba_rnnt.RNNTLossNumba(clamp=clamp)
+
+
 # --- and a check of the checks ---
 
 PLANTED = [
@@ -366,7 +483,8 @@ PLANTED = [
     (torch_ctc, ".clamp(min=1)", ""),
     (torch_ctc, ".clamp(min=1)).mean()", ".clamp(min=1)).sum()"),
     (torch_ctc, " / target_lengths.to(each.device).clamp(min=1)", ""),
-    (torch_ctc, "targets.split(lengths)", "targets.split(lengths)[::-1]"),
+    (torch_ctc, "(ends - lengths)[:, None]", "(ends - lengths).flip(0)[:, None]"),
+    (torch_ctc, "return max(lengths, default=0)", "return min(lengths, default=0)"),
     (torch_ctc, "log_probs[None] if alone", "log_probs[None].flip(1) if alone"),
     (torch_ctc, "or alone", ""),
     (torch_ctc, "blank=blank", "blank=0"),

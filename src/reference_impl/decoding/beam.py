@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._validation import check_at_least, check_blank, check_entries, check_log_probs, check_real, check_row
+from .._validation import check_at_least, check_blank, check_entries, check_masses, check_real, check_row
 
 __all__ = ["Hypothesis", "ctc_beam_search", "rnnt_beam_search"]
 
@@ -50,7 +50,7 @@ def ctc_beam_search(log_probs, *, beam: int | None = 8, blank=0, language_model:
     Parameters
     ----------
     log_probs : (T, V) array of float16, float32 or float64
-        Nats; ``-inf`` masks an entry; need not be normalised.
+        Nats; ``-inf`` masks an entry. The probabilities of a frame may sum to less than 1.
     beam : int, optional
         Prefixes kept after each frame. None: all, whose number grows exponentially with T.
     blank : int
@@ -69,7 +69,7 @@ def ctc_beam_search(log_probs, *, beam: int | None = 8, blank=0, language_model:
     Raises
     ------
     ValueError, TypeError
-        Naming the argument, its value and the rule.
+        Naming the argument, its value and the rule; also if a frame's probabilities sum to more than 1.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def ctc_beam_search(log_probs, *, beam: int | None = 8, blank=0, language_model:
     (1,) 0.5556
     () 0.4444
     """
-    log_probs = check_log_probs("log_probs", log_probs, 2, "(T, V)")
+    log_probs = check_masses("log_probs", log_probs)
     V = log_probs.shape[1]
     blank = check_blank(blank, V)
     keep = _Beam(beam, V, language_model, lm_weight, length_bonus)

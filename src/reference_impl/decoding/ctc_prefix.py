@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .._validation import check_blank, check_log_probs, check_rank, check_targets
+from .._validation import check_blank, check_masses, check_rank, check_targets
 from ..semiring import LOG, Semiring
 
 __all__ = ["CTCPrefix", "CTCPrefixScorer"]
@@ -76,7 +76,7 @@ class CTCPrefixScorer:
     ----------
     weights : (T, V) array
         Log-probs in nats on ``LOG`` and ``MAX``, probabilities of any numeric kind on ``REAL``. ``-inf`` masks an
-        entry. Frames need not be normalised.
+        entry. The probabilities of a frame may sum to less than 1.
     blank : int
     semiring : Semiring
         On ``MAX``, a mass is that of the best path alone.
@@ -84,7 +84,8 @@ class CTCPrefixScorer:
     Raises
     ------
     ValueError, TypeError
-        Naming the argument, its value and the rule; values are checked on ``LOG`` only.
+        Naming the argument, its value and the rule. Values are checked on ``LOG`` only; there a frame whose
+        probabilities sum to more than 1 raises.
 
     Examples
     --------
@@ -99,7 +100,7 @@ class CTCPrefixScorer:
 
     def __init__(self, weights, *, blank=0, semiring: Semiring = LOG):
         if semiring is LOG:
-            weights = check_log_probs("weights", weights, 2, "(T, V)")
+            weights = check_masses("weights", weights)
         weights = np.asarray(weights)
         check_rank("weights", weights.shape, 2, "(T, V)")
         self.blank, self.semiring = check_blank(blank, weights.shape[1]), semiring

@@ -14,7 +14,7 @@ from math import inf
 
 import numpy as np
 
-from .._validation import check_at_least, check_blank, check_log_probs, check_rank
+from .._validation import check_at_least, check_blank, check_masses, check_rank
 from ..examples import Example
 from ..semiring import LOG, Semiring
 
@@ -48,13 +48,18 @@ def best_path(weights, *, blank=0, semiring: Semiring = LOG) -> tuple[tuple[int,
     labels : tuple of int
     mass : element of the semiring
 
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument, its value and the rule. On ``LOG`` a frame whose probabilities sum to more than 1 raises.
+
     Examples
     --------
     >>> from reference_impl.semiring import REAL
     >>> best_path(SMALLEST_DIFFERENCE.probs, semiring=REAL)
     ((), Fraction(4, 9))
     """
-    weights = check_log_probs("weights", weights, 2, "(T, V)") if semiring is LOG else np.asarray(weights)
+    weights = check_masses("weights", weights) if semiring is LOG else np.asarray(weights)
     check_rank("weights", weights.shape, 2, "(T, V)")
     blank = check_blank(blank, weights.shape[1])
     symbols = weights.argmax(axis=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import torch
 
@@ -10,7 +11,8 @@ from ... import _validation
 
 __all__ = ["call", "check_reduction", "integers", "lengths_of"]
 
-_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+_TAKEN = (torch.int32, torch.int64)  # by the losses
+_INTEGERS = (*_TAKEN, torch.int8, torch.int16, torch.uint8, torch.uint16, torch.uint32, torch.uint64)
 
 
 def call(loss, names, *arguments, **options):
@@ -32,14 +34,16 @@ def integers(name, tensor):
         raise TypeError(f"{name} is a {type(tensor).__name__}; expected a torch.Tensor")
     if tensor.dtype not in _INTEGERS:
         raise TypeError(f"{name} has dtype {tensor.dtype}; expected an integer type")
-    return tensor if tensor.dtype in _INTEGERS[-2:] else tensor.long()
+    return tensor if tensor.dtype in _TAKEN else tensor.long()
 
 
 def lengths_of(name, lengths, size):
     """(N,) integers from a tensor or from a sequence of ints; a tensor without axes is one length."""
     if not isinstance(lengths, torch.Tensor):
+        if not isinstance(lengths, Iterable):
+            raise TypeError(f"{name} = {lengths!r}; expected a tensor of integers, or a sequence of ints")
         lengths = torch.tensor([_validation.check_int(f"{name}[{i}]", each) for i, each in enumerate(lengths)],
-                               dtype=torch.int64)
+                               dtype=torch.int64, device="cpu")
     lengths = integers(name, lengths)
     if lengths.dim() == 0:
         lengths = lengths[None]

@@ -53,7 +53,8 @@ def rnnt_loss(acts, labels, act_lens, label_lens, blank=0, reduction="mean", fas
     - ``clamp`` acts before the reduction and the upstream gradient, as in their GPU code. Their CPU code clamps after
       both, so that there the same bound means more for a larger batch
       :claim:`warprnnt-numba-gpu-clamp, warprnnt-numba-cpu-clamp, nemo-gpu-clamp, nemo-cpu-clamp`.
-    - Where no alignment exists the gradient is 0, and not NaN; the loss is ``inf``, as theirs on the CPU.
+    - Where no alignment exists the gradient is 0, and not NaN; the loss is ``inf``, as in warprnnt_numba on
+      the CPU; NeMo's is NaN there.
     - NaN in the padding has no influence; on their CPU path it spreads to the gradient of the padding.
     - A label or a blank outside [0, V), or a label equal to the blank, is a ``ValueError`` (on CUDA a bad label makes
       the loss of its own utterance NaN). Their code takes a score of another node for it.
@@ -88,7 +89,7 @@ class RNNTLossNumba(torch.nn.Module):
     def __init__(self, blank=0, reduction="mean", fastemit_lambda=0.0, clamp=-1):
         super().__init__()
         self.blank, self.reduction, self.fastemit_lambda = blank, reduction, fastemit_lambda
-        self.clamp = float(clamp) if clamp > 0 else 0.0
+        self.clamp = max(_validation.check_real("clamp", clamp, "a finite number", lambda value: True), 0.0)
 
     def forward(self, acts, labels, act_lens, label_lens):
         return rnnt_loss(acts, labels, act_lens, label_lens, self.blank, self.reduction, self.fastemit_lambda,

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import torch
-from torch.nn.utils.rnn import pad_sequence
 
 from ... import _validation
 from .. import losses
+from ..tracing import traced
 from .calls import call, check_reduction, integers, lengths_of
 
 __all__ = ["CTCLoss", "ctc_loss"]
 
-_NAMES = {"logits": "log_probs", "logit_lengths": "input_lengths"}
+_NAMES = {"logits": "log_probs", "logit_lengths": "input_lengths", "B": "N", "U": "S", "V": "C"}
 
 
 def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
@@ -57,9 +57,16 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
       ``zero_infinity`` is set :claim:`torch-ctc-nan`.
     - A label outside [0, C), or equal to ``blank``, is a ``ValueError`` on the CPU, and on CUDA makes the loss of its
       own utterance NaN. torch does not look at labels :claim:`torch-ctc-labels-unchecked`.
-    - Targets of a floating-point type, which torch truncates, are a ``TypeError`` :claim:`torch-ctc-truncates`.
+    - Targets of a floating-point type, which torch truncates, are a ``TypeError`` :claim:`torch-ctc-truncates`; bools
+      are one, too.
     - Half precision works on the CPU too, and the lattice is float64 there. One of the lengths may be a tensor and the
-      other a sequence, and N = 0 or T = 0 is no error.
+      other any sequence of ints, and N = 0 or T = 0 is no error.
+    - ``torch.compile`` and ``torch.export`` make one graph, of concatenated targets as well. A graph has no values to
+      check: a bad label or length makes the loss of its utterance NaN, and lengths that do not cut concatenated targets
+      apart make all losses NaN. The graph pads these to min(sum(target_lengths), T + 1) columns. Targets with (N, S)
+      axes take less memory there.
+    - ``torch.jit.script`` does not compile this function. ``torch.fx.symbolic_trace`` calls it after
+      ``torch.fx.wrap("ctc_loss")`` in the module that imports it, and stops at it otherwise.
 
     Examples
     --------
@@ -70,13 +77,14 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     (0.75, [[-1.0, -2.0], [-1.0, -2.0]])
     """
     check_reduction(reduction)
+    _validation.check_bool("zero_infinity", zero_infinity)
     alone = isinstance(log_probs, torch.Tensor) and log_probs.dim() == 2
     scores = _batch_first(log_probs, alone)
     N = scores.shape[0]
     input_lengths = lengths_of("input_lengths", input_lengths, N)
     target_lengths = lengths_of("target_lengths", target_lengths, N)
-    targets = _padded(integers("targets", targets), target_lengths, N)
-    each = call(losses.ctc_loss, _NAMES, scores, targets, input_lengths, target_lengths, blank=blank, reduction="none",
+    targets, label_lengths = _padded(integers("targets", targets), target_lengths, scores, blank)
+    each = call(losses.ctc_loss, _NAMES, scores, targets, input_lengths, label_lengths, blank=blank, reduction="none",
                 zero_infinity=zero_infinity, inputs="log_probs")
     if reduction == "mean":
         return (each / target_lengths.to(each.device).clamp(min=1)).mean()
@@ -92,21 +100,42 @@ def _batch_first(log_probs, alone):
     return log_probs[None] if alone else log_probs.transpose(0, 1)
 
 
-def _padded(targets, target_lengths, N):
-    """(N, S) targets, of such or of concatenated ones; to cut those apart the host needs the lengths."""
+def _padded(targets, target_lengths, scores, blank):
+    """(N, S) targets and their lengths, from padded or concatenated targets.
+
+    A tracer has no values. It gets as many columns as an utterance with an alignment can need, and where the lengths do
+    not cut ``targets`` apart, all of them become -1, which makes the losses NaN.
+    """
+    N, T, _ = scores.shape
     if targets.dim() != 1:
         _validation.check_rank("targets", targets.shape, 2, "(N, S), or 1 axis (sum(target_lengths),)")
         if targets.shape[0] != N:
             raise ValueError(f"targets has shape {tuple(targets.shape)}; expected N = {N} first, one row for each "
                              "utterance of log_probs (T, N, C)")
-        return targets
-    lengths = target_lengths.tolist()
+        return targets, target_lengths
+    total, lengths = targets.shape[0], target_lengths.to(targets.device)
+    ends = lengths.cumsum(0)
+    if traced(targets) or lengths.is_meta:
+        columns = torch.sym_min(total, T + 1)  # T + 1 labels have no alignment, nor have more
+        apart = (lengths.sum() == total) & (lengths >= 0).all()
+        target_lengths = torch.where(apart, lengths.clamp(max=columns), -1)
+    else:
+        columns = _check_concatenated(targets, lengths.tolist(), scores, blank)
+    index = (ends - lengths)[:, None] + torch.arange(columns, device=targets.device)
+    return torch.nn.functional.pad(targets, (0, 1))[index.clamp(0, total)], target_lengths
+
+
+def _check_concatenated(targets, lengths, scores, blank):
+    """The largest length. Labels are looked at where the loss does so: here their index is the caller's."""
     for i, length in enumerate(lengths):
         _validation.check_size(f"target_lengths[{i}]", length, 0)
     if sum(lengths) != len(targets):
         raise ValueError(f"targets has {len(targets)} entries; expected sum(target_lengths) = {sum(lengths)}, since "
                          "targets with one axis are concatenated")
-    return pad_sequence(targets.split(lengths), batch_first=True) if lengths else targets[:, None]
+    if scores.device.type == "cpu":
+        blank = call(_validation.check_blank, _NAMES, blank, scores.shape[-1])
+        call(_validation.check_targets, _NAMES, targets.numpy(force=True), scores.shape[-1], blank)
+    return max(lengths, default=0)
 
 
 class CTCLoss(torch.nn.Module):

@@ -46,8 +46,8 @@ def rnnt_loss(logits, targets, logit_lengths, target_lengths, blank=-1, clamp=-1
     -----
     Losses and gradients are torchaudio's :claim:`torchaudio-returned`. What differs, and why:
 
-    - Masked logits make no NaN. In torchaudio one node without a way in or out makes loss or gradient NaN, even if
-      alignments pass elsewhere :claim:`torchaudio-log-add, torchaudio-returned`. Where none exists, the loss here is
+    - Masked logits make no NaN. In torchaudio one inner node without a way in or out makes loss or gradient NaN, even
+      if alignments pass elsewhere :claim:`torchaudio-log-add, torchaudio-returned`. Where none exists, the loss here is
       ``inf`` and the gradient 0.
     - A label outside [0, V), or equal to the blank, is a ``ValueError`` on the CPU, and on CUDA makes the loss of its
       own utterance NaN. torchaudio does not look at labels :claim:`torchaudio-checks`.
@@ -55,6 +55,8 @@ def rnnt_loss(logits, targets, logit_lengths, target_lengths, blank=-1, clamp=-1
       utterance are accepted; torchaudio refuses them on the CPU :claim:`torchaudio-checks`.
     - The loss of float16 logits is float32, where torchaudio's is float16. The lattice is float64 on the CPU, where
       torchaudio's is float32, so results differ by its rounding :claim:`torchaudio-checks`.
+    - ``torch.jit.script`` does not compile this function. ``torch.fx.symbolic_trace`` calls it after
+      ``torch.fx.wrap("rnnt_loss")`` in the module that imports it, and stops at it otherwise.
 
     Examples
     --------
@@ -65,6 +67,9 @@ def rnnt_loss(logits, targets, logit_lengths, target_lengths, blank=-1, clamp=-1
     """
     check_reduction(reduction)
     blank = _validation.check_int("blank", blank)
+    _validation.check_bool("fused_log_softmax", fused_log_softmax)
+    if clamp not in (torch.inf, -torch.inf):
+        clamp = _validation.check_real("clamp", clamp, "a number", lambda value: True)
     if blank < 0 and isinstance(logits, torch.Tensor) and logits.dim() == 4:
         blank += logits.shape[-1]
     return losses.rnnt_loss(logits, targets, logit_lengths, target_lengths, blank=blank, reduction=reduction,
