@@ -26,7 +26,7 @@ def rnnt_lattice(targets, num_frames, num_symbols, *, blank=0) -> Lattice:
     Returns
     -------
     Lattice
-        Graves 2012, figure 1. The last blank, from ``(T-1, U)``, leads to the end node.
+        The grid of Graves 2012. The last blank, from ``(T-1, U)``, leads to the end node.
 
     Examples
     --------

@@ -133,7 +133,7 @@ RNNT_LINES = {
                                 "Before the mean on the GPU, after it on the CPU."),
             claims=("nemo-cpu-clamp", "nemo-gpu-clamp"), checked_as="line-clamp"),
         Row("line-nemo-grid", ("`alphas`, `betas`", _GRID, "As above; TDT and multi-blank have kernels of their own."),
-            claims=("nemo-cpu-alpha", "nemo-cpu-beta", "nemo-gpu-alpha", "nemo-gpu-beta"),
+            claims=("nemo-cpu-grid", "nemo-gpu-alpha", "nemo-gpu-beta"),
             checked_as="alpha-beta-rnnt"),
         Row("line-multi-blank", ("multi-blank: `... - exp(alphas + logpk - sigma - logll + betas_next)`",
                                  "{eq}`eq-blank-sigma-grad`", "A blank of $m$ frames is an arc to $t + m$, and every "
@@ -206,8 +206,8 @@ RNNT_LINES = {
             claims=("torchaudio-cpu-unfused-gradient", "torchaudio-gpu-unfused-gradient"), checked_as="gradient-cpu"),
         Row("line-torchaudio-grid", ("`alpha`, `beta`; cost `-beta({0, 0})`", _GRID + ", {eq}`eq-rnnt-beta-total`",
                                      "On the GPU an utterance of one frame, or without labels, gets no cost at all."),
-            claims=("torchaudio-cpu-alpha", "torchaudio-cpu-beta", "torchaudio-gpu-alpha", "torchaudio-gpu-beta",
-                    "torchaudio-gpu-short", "torchaudio-cpu-cost", "torchaudio-gpu-cost"),
+            claims=("torchaudio-cpu-alpha", "torchaudio-cpu-beta", "torchaudio-gpu-grid", "torchaudio-gpu-short",
+                    "torchaudio-cpu-cost", "torchaudio-gpu-cost"),
             checked_as="alpha-beta-rnnt"),
         Row("line-torchaudio-clamp", ("`min(gradients, clamp)`, then `max(..., -clamp)`", "{eq}`def-kernels-clamp`",
                                       "On the GPU the second line undoes the first: there is no upper bound."),
@@ -223,8 +223,8 @@ RNNT_LINES = {
             claims=("paddle-gpu-gradient", "paddle-gpu-fastemit"), checked_as="gradient-fastemit-gpu"),
         Row("line-paddle-grid", ("`alphas`, `betas`; cost `-loglike`", _GRID + ", {eq}`eq-rnnt-total`",
                                  "The value is not scaled, though $\\lambda$ is 0.001 by default."),
-            claims=("paddle-cpu-alpha", "paddle-cpu-beta", "paddle-gpu-alpha", "paddle-gpu-beta", "paddle-cpu-cost",
-                    "paddle-gpu-cost", "paddle-fastemit-default"), checked_as="alpha-beta-rnnt")),
+            claims=("paddle-cpu-grid", "paddle-gpu-grid", "paddle-cpu-cost", "paddle-gpu-cost",
+                    "paddle-fastemit-default"), checked_as="alpha-beta-rnnt")),
     "speechbrain": (
         Row("line-speechbrain-gradient", ("`-exp(alpha + beta_next + log_probs - beta[0, 0])`",
                                           "{eq}`eq-rnnt-grad-log-probs`",
@@ -234,7 +234,7 @@ RNNT_LINES = {
                                       "The value is divided by the frames, but the gradient is not."),
             loss_from_speechbrain, claims=("speechbrain-cost", "speechbrain-asked-normalised")),
         Row("line-speechbrain-grid", ("`alpha`, `beta`", _GRID, "Each row has a thread, and waits for the row below."),
-            claims=("speechbrain-alpha", "speechbrain-beta"), checked_as="alpha-beta-rnnt")),
+            claims=("speechbrain-grid",), checked_as="alpha-beta-rnnt")),
     "warp-rnnt": (
         Row("line-warp-rnnt-gradient", ("`(1 + fastemit_lambda) * exp(alphas + betas + log_probs - betas[0])`, negated",
                                         "{eq}`def-fastemit-field`",
@@ -244,7 +244,7 @@ RNNT_LINES = {
                                     "If so, the cost is minus the mean of both totals, and the gradient is 0."),
             mismatch_ratio, claims=("warp-rnnt-mismatch", "warp-rnnt-cost")),
         Row("line-warp-rnnt-grid", ("`alphas`, `betas`", _GRID, "A warp computes 32 frames of a row."),
-            claims=("warp-rnnt-alpha", "warp-rnnt-beta"), checked_as="alpha-beta-rnnt")),
+            claims=("warp-rnnt-grid",), checked_as="alpha-beta-rnnt")),
     "optimized-transducer": (
         Row("line-optimized", ("`exp(g + beta) - exp(g + beta_next)`", "{eq}`eq-rnnt-fused`",
                                "With respect to the logits, whose memory it overwrites."),
@@ -254,7 +254,7 @@ RNNT_LINES = {
             claims=("optimized-transducer-log-softmax-gradient", "optimized-transducer-asked-difference"),
             checked_as="gradient-cpu"),
         Row("line-optimized-grid", ("`alpha`, `beta`, total score", _GRID, "Python negates it."),
-            claims=("optimized-transducer-alpha", "optimized-transducer-beta", "optimized-transducer-cost"),
+            claims=("optimized-transducer-grid", "optimized-transducer-cost"),
             checked_as="alpha-beta-rnnt")),
     "awni-transducer": (
         Row("line-awni", ("`dalphas_next * exp(alphas + emissions + predictions - logNorms - alphas_next)`",
@@ -274,7 +274,7 @@ RNNT_LINES = {
             claims=("apex-gradient",), checked_as="gradient-cpu"),
         Row("line-apex-grid", ("`alpha`, `beta`; cost `-beta[0]`", _GRID + ", {eq}`eq-rnnt-beta-total`",
                                "By anti-diagonals."),
-            claims=("apex-alpha", "apex-beta", "apex-cost"), checked_as="alpha-beta-rnnt")),
+            claims=("apex-grid", "apex-cost"), checked_as="alpha-beta-rnnt")),
     "monotonic-rnnt": (
         Row("line-monotonic", ("`exp(act + denom - loglikelihood + alpha(t-1, s) + beta(t, s))`, minus the arc's",
                                "{eq}`eq-mono-fused`", "Its alpha at frame $t - 1$ is the book's at $t$."),
@@ -282,13 +282,13 @@ RNNT_LINES = {
         Row("line-monotonic-grid", ("`alpha`, `beta`; cost `-alpha(T-1, S)`",
                                     "{eq}`eq-mono-alpha`, {eq}`eq-mono-beta`, {eq}`eq-mono-total`",
                                     "Every symbol takes a frame, so the path needs no blank at its end."),
-            alpha_of_monotonic, claims=("monotonic-rnnt-alpha", "monotonic-rnnt-beta", "monotonic-rnnt-cost"))),
+            alpha_of_monotonic, claims=("monotonic-rnnt-grid", "monotonic-rnnt-cost"))),
     "iamjanvijay-rnnt": (
         Row("line-janvijay", ("`grads - probs * sum(grads)`", "{eq}`eq-log-softmax-vjp`",
                               "Log-softmax differentiated by hand: minus posteriors become the logits' gradient."),
             through_log_softmax, claims=("iamjanvijay-rnnt-gradient",)),
         Row("line-janvijay-grid", ("`alpha`, `beta`; loss `-beta[0, 0]`", _GRID + ", {eq}`eq-rnnt-beta-total`",
                                    "Scanned over anti-diagonals."),
-            claims=("iamjanvijay-rnnt-alpha", "iamjanvijay-rnnt-beta", "iamjanvijay-rnnt-cost"),
+            claims=("iamjanvijay-rnnt-grid", "iamjanvijay-rnnt-cost"),
             checked_as="alpha-beta-rnnt")),
 }
