@@ -233,12 +233,26 @@ class TestCompiled:
         assert_same([found], [computed.clamp(min=0.0)])
 
     @every_kind
-    def test_functorch(self, kind):
-        """No number comes out of a transform of torch.func here either; the message is torch's own."""
+    @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+    @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")  # by Dynamo
+    @pytest.mark.parametrize("transform", ["grad", "vmap", "jvp"])
+    def test_transforms_of_torch_func(self, kind, transform):
+        """They break the graph, and eager mode computes them; an operator's tangent, say, would be 0 without a word."""
         logits, rest = joined(*vectors(kind)).detach(), integers()
-        gradient = torch.func.grad(lambda logits: TORCH[kind](logits, *rest))
-        with pytest.raises(RuntimeError, match="functorch"):
-            torch.compile(gradient, backend="aot_eager", fullgraph=True)(logits)
+
+        def loss(logits):
+            return TORCH[kind](logits, *rest)
+
+        def transformed(logits):
+            return {"grad": lambda: torch.func.grad(loss)(logits), "vmap": lambda: torch.func.vmap(loss)(logits[None]),
+                    "jvp": lambda: torch.func.jvp(loss, (logits,), (logits,))[1]}[transform]()
+
+        with pytest.raises(RuntimeError, match="torch.func and forward mode differentiate a loss in eager mode only"):
+            torch.compile(transformed, backend="aot_eager", fullgraph=True)(logits)
+        torch._dynamo.reset()
+        found, expected = torch.compile(transformed, backend="aot_eager")(logits), transformed(logits)
+        assert (expected != 0).any()
+        torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
 class TestOptions:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from types import SimpleNamespace
 
 import torch
@@ -105,9 +106,8 @@ def overwriting(backward):
 
 
 def _has_transforms():
-    """Whether torch.func or forward-mode differentiation is at work, and no tracer."""
-    return not torch.compiler.is_compiling() and (torch._C._are_functorch_transforms_active()
-                                                  or torch.autograd.forward_ad._current_level >= 0)
+    """Whether torch.func or forward-mode differentiation is at work."""
+    return torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
 
 
 def _is_batched(upstream):
@@ -128,6 +128,11 @@ def transformable(count):
         def wrapper(*arguments, **options):
             if not _has_transforms():
                 return loss(*arguments, **options)
+            if torch.compiler.is_compiling():
+                torch._dynamo.graph_break("torch.func and forward mode differentiate a loss in eager mode only")
+            return _without_compiler(transformed)(*arguments, **options)
+
+        def transformed(*arguments, **options):
             given = signature.bind(*arguments, **options)
             given.apply_defaults()
             tensors, options = given.args, given.kwargs
@@ -139,6 +144,11 @@ def transformable(count):
             return REDUCTIONS[reduction](_Losses.apply(losses, count, *tensors))
         return wrapper
     return decorate
+
+
+def _without_compiler(function):
+    """A function that nothing compiles, nor what it calls; torch's compiler is not imported for that."""
+    return torch._dynamo.disable(function) if "torch._dynamo" in sys.modules else function
 
 
 class _OfScores(Apart):

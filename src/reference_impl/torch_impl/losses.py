@@ -78,8 +78,8 @@ def ctc_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reducti
 
     The transforms of ``torch.func`` (``grad``, ``vjp``, ``jvp``, ``vmap``, ``jacrev``, ``jacfwd``, ``hessian``), the
     functions of ``torch.autograd.functional``, and forward-mode differentiation work in eager mode, where
-    ``overwrite_logits`` then has no effect. ``vmap`` makes one batch of many. A third derivative raises; differentiate
-    :func:`.naive.ctc_loss` for one.
+    ``overwrite_logits`` then has no effect; inside ``torch.compile`` they break the graph. ``vmap`` makes one batch of
+    many. A third derivative raises; for one, differentiate :func:`.naive.ctc_loss`.
 
     Examples
     --------
