@@ -27,6 +27,8 @@ from strings_by_enumeration import ctc_strings
 from reference_impl.alignment import ctc_best_path
 from reference_impl.as_published.rnnt_formulas import fused_kernel
 from reference_impl.ctc import extended_targets
+from reference_impl.lattice import enumerate_paths
+from reference_impl.topology import tdt_lattice
 
 ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT / "peers"))
@@ -465,6 +467,67 @@ def _(returned):
                            "length: 4, and number of repeats: 2"}
 
 
+# --- TDT ---
+
+
+def tdt_by_paths(logits, duration_logits, targets, durations, sigma):
+    """Loss and both gradients of one utterance: each path uses, in turn, a symbol and a duration of a node."""
+    probs = np.concatenate([softmax(logits) * np.exp(-sigma), softmax(duration_logits)], axis=-1)
+    (T, _, V), z, used = logits.shape, 0.0, np.zeros(probs.shape)
+    lattice = tdt_lattice(targets, T, V, durations=durations, blank=V - 1)
+    for path in enumerate_paths(lattice):
+        entries = [lattice.arcs[i].entry for i in path]
+        mass = np.prod([probs[entry] for entry in entries])
+        z += mass
+        for entry in entries:
+            used[entry] += mass
+    visits = used[..., :V].sum(-1, keepdims=True)
+    gradients = visits * np.concatenate([softmax(logits), softmax(duration_logits)], axis=-1) - used
+    return -np.log(z), *np.split(gradients / z, [V], axis=-1)
+
+
+def tdt_of_batch(asked, name, lengths=(2, 1)):
+    """The losses, and both gradients, padded with 0."""
+    logits, duration_logits = array(asked["logits"]), array(asked["duration_logits"])
+    losses, grads, durations = [], (np.zeros(logits.shape), np.zeros(duration_logits.shape)), name.split()
+    for b, (T, U) in enumerate(zip((5, 4), lengths, strict=True)):
+        loss, *own = tdt_by_paths(logits[b, :T, :U + 1], duration_logits[b, :T, :U + 1], asked["targets"][b][:U],
+                                  [int(each) for each in durations], asked["sigma"])
+        losses.append(loss)
+        for grad, each in zip(grads, own, strict=True):
+            grad[b, :T, :U + 1] = each
+    return losses, *grads
+
+
+@judges("tdt", "transformers")
+def _(returned):
+    """Without 0 or 1 among the durations no path reaches some nodes, and the gradient there is NaN, not 0."""
+    assert {*returned} == {"0 1 2", "0 1 3", "1 2", "0 2 3"}
+    for name, asked in returned.items():
+        losses, *gradients = tdt_of_batch(asked, name)
+        same(asked["loss"], losses, 1e-6)
+        nan = 0 if {"0", "1"} <= {*name.split()} else 4  # nodes
+        for found, gradient in zip(("gradient", "duration_gradient"), gradients, strict=True):
+            found = array(asked[found])
+            assert np.isnan(found).sum() == nan * found.shape[-1]
+            same(found[np.isfinite(found)], gradient[np.isfinite(found)], 1e-6)
+            same(gradient[np.isnan(found)], np.zeros(nan * found.shape[-1]))
+
+
+@judges("tdt-reductions", "transformers")
+def _(returned):
+    asked = {**ANSWERS["transformers", "tdt"]["0 1 2"], "sigma": 0.0}
+    for name, lengths in (("a label", [2, 1]), ("no label", [2, 0])):
+        losses, gradient, _ = tdt_of_batch(asked, "0 1 2", lengths)
+        sizes = np.abs(gradient).sum((1, 2, 3))
+        for reduction, scales in (("mean_volume", np.ones(2) / sum(lengths)), ("sum", np.ones(2))):
+            same(returned[name][reduction], [losses @ scales, sizes @ scales], 1e-6)
+    losses, gradient, _ = tdt_of_batch(asked, "0 1 2")
+    scales = np.array([1 / 4, 1 / 2])
+    same(returned["a label"]["mean"], [losses @ scales, np.abs(gradient).sum((1, 2, 3)) @ scales], 1e-6)
+    assert returned["no label"]["mean"] == ["inf", "nan"]  # over the length of the empty target
+
+
 # --- decoders ---
 
 
@@ -592,7 +655,7 @@ ANSWERS = {(library, question): answer["returned"] for library, file in FILES.it
 NAMES = [f"{library} {question}" for library, question in ANSWERS]
 #: What was handed to a library, or names what was.
 GIVEN = {"px", "py", "px_grad", "py_grad", "logits", "targets", "targets_with_0_between", "am", "lm", "labels", "wide",
-         "T", "U", "S", "frames", "type", "asked", "regular", "upstream", "lambda", "clamp"}
+         "T", "U", "S", "frames", "type", "asked", "regular", "upstream", "lambda", "clamp", "duration_logits", "sigma"}
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=NAMES)
