@@ -173,7 +173,7 @@ clean:  ## remove the site, caches and environments
 
 .venv/reader: requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; \
-	sys.exit(0 if (3, 11) <= v <= (3, 13) else f"Python 3.11 to 3.13 is needed; {sys.executable} is {v[0]}.{v[1]}. Try: make PYTHON=python3.12 ...")'
+	sys.exit(0 if (3, 11) <= v <= (3, 14) else f"Python 3.11 to 3.14 is needed; {sys.executable} is {v[0]}.{v[1]}. Try: make PYTHON=python3.12 ...")'
 	@echo "Installing requirements.txt into .venv (torch is large: this may take minutes)"
 	@$(PYTHON) -m venv .venv
 	@$(PIP) install -r requirements.txt

@@ -114,3 +114,11 @@ def test_the_first_import_is_light():
     done = subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True,
                           env={**os.environ, "PYTHONPATH": str(SOURCES)})
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("page", ["README.md", "Makefile", "peers/README.md", "book/teaching/syllabus.md"])
+def test_the_pages_name_the_pythons(page):
+    low, high = (int(each.rpartition(".")[2]) for each in PROJECT["requires-python"].split(","))
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert f"3.{low} to 3.{high - 1}" in text
+    assert page != "Makefile" or f"(3, {low}) <= v <= (3, {high - 1})" in text
