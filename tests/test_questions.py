@@ -16,8 +16,9 @@ import torch
 from enumeration import collapse, ctc_alignments, loss_and_occupancy
 from mentions import claims
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
 
-from reference_impl import ctc, lattice, log_softmax, rnnt, topology
+from reference_impl import ctc, decoding, lattice, log_softmax, rnnt, topology
 from reference_impl.examples import TINY_CTC
 from reference_impl.torch_impl import arc_rnnt_loss, ctc_loss, pruned_rnnt_loss, pruning, rnnt_loss, tdt_loss
 
@@ -239,7 +240,7 @@ def test_autograd():
     kept, unbound, indexed, difference = computed_autograd()
     row = answer("Should I write my own backward pass?")
     assert difference < 1e-12 and round(kept) == 4 and "four numbers" in row
-    assert f"{unbound:.0f} numbers" in row and f"{indexed:.0f} if" in row and "200 frames" in row
+    assert f"{unbound:.0f} numbers for 200 frames" in row and f"{indexed:.0f} if" in row
     assert indexed - unbound == pytest.approx(2 * 200, abs=3)
     *_, longer, _ = computed_autograd(num_frames=400)
     assert longer - indexed == pytest.approx(2 * 200, abs=3)
@@ -323,6 +324,30 @@ def test_padding():
     assert abs(mean - losses[0]) > 0.1
 
 
+def computed_fractions(largest):
+    """How many pairs n <= N there are up to `largest`, and those in which float32's (n / N) * N, cut off, is not n."""
+    pairs, lost = 0, []
+    for width in range(1, largest + 1):
+        lengths = torch.arange(1, width + 1)
+        found = (lengths.float() / width * width).int()
+        pairs += width
+        lost += [(n, width) for n in lengths[found != lengths].tolist()]
+    return pairs, lost
+
+
+def test_fractions():
+    """With NumPy's float32, one by one; each that is lost is smaller by 1, and rounding loses none."""
+    pairs, lost = computed_fractions(1000)
+    row = answer("Which lengths are fractions?")
+    assert f"{len(lost):,} of the {pairs:,} pairs up to 1000" in row and "13 of 22 becomes 12" in row
+    few = computed_fractions(60)[1]
+    assert few[0] == (13, 22)
+    for width in range(1, 61):
+        for n in range(1, width + 1):
+            product = np.float32(n) / np.float32(width) * np.float32(width)
+            assert int(product) == n - ((n, width) in few) and round(float(product)) == n
+
+
 # --- numbers ---
 
 
@@ -381,6 +406,43 @@ def test_prefix():
     assert f"$\\frac{{{right:.0f}}}{{64}}$" in row and f"$\\frac{{{wrong:.0f}}}{{64}}$" in row
 
 
+def test_best_string():
+    """The strings of two frames, listed."""
+    masses = {}
+    for path in itertools.product(range(2), repeat=2):
+        weight = math.prod((2 / 3, 1 / 3)[symbol] for symbol in path)
+        masses[tuple(collapse(path, 0))] = masses.get(tuple(collapse(path, 0)), 0) + weight
+    row = answer("Why is the best path not the best string?")
+    assert masses == pytest.approx({(): 4 / 9, (1,): 5 / 9}) and r"$\frac49$" in row and r"$\frac59$" in row
+
+
+def computed_log_probs_wanted(num_frames=10, at=3):
+    """The best string, by log-probs and by probabilities in their place. The network says label 1 in one frame.
+
+    The beam keeps all prefixes. Dividing a frame's masses by their sum ranks no string differently.
+    """
+    probs = np.tile([0.9, 0.05, 0.05], (num_frames, 1))
+    probs[at] = [0.05, 0.9, 0.05]
+    return [decoding.ctc_beam_search(log_softmax(scores), beam=None)[0].labels for scores in (np.log(probs), probs)]
+
+
+def test_log_probs_wanted():
+    """Against all strings of seven frames; the search itself refuses probabilities."""
+    right, wrong = computed_log_probs_wanted()
+    assert right == (1,) and "".join(" ab"[k] + " " for k in wrong).strip() == "b a b"
+    assert "*b a b*" in answer("Why does my decoder write nothing, or nonsense?")
+    probs = np.tile([0.9, 0.05, 0.05], (7, 1))
+    probs[3] = [0.05, 0.9, 0.05]
+    for scores, best in zip((np.log(probs), probs), computed_log_probs_wanted(7), strict=True):
+        masses = {}
+        for path in itertools.product(range(3), repeat=7):
+            weight = math.exp(sum(scores[t, k] for t, k in enumerate(path)))
+            masses[tuple(collapse(path, 0))] = masses.get(tuple(collapse(path, 0)), 0) + weight
+        assert masses[best] == pytest.approx(max(masses.values()), rel=1e-12)
+    with pytest.raises(ValueError, match="log_probs"):
+        decoding.ctc_beam_search(probs)
+
+
 def test_half_precision():
     row = answer("May the lattice be float16?")
     near = torch.tensor(5000.0, dtype=torch.bfloat16)
@@ -410,7 +472,72 @@ def test_sampled_softmax():
     assert computed_sampled_softmax(47, num_draws=2)[1:] == pytest.approx((full, full), rel=1e-12)
 
 
+def computed_checkpoint(num_utterances, checkpointed, frames=20, labels=9, symbols=50, size=16):
+    """How many numbers of four bytes autograd keeps of a joiner and its loss, utterance by utterance; the gradients."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = (num_utterances, frames, size), (num_utterances, labels + 1, size), (size, symbols)
+    vectors = [torch.randn(shape, generator=generator, requires_grad=True) for shape in shapes]
+    encoder, predictor, weights = vectors
+    targets = torch.randint(1, symbols, (num_utterances, labels), generator=generator)
+    lengths = torch.full((num_utterances,), frames), torch.full((num_utterances,), labels)
+    kept = {}
+
+    def keep(tensor):
+        kept[tensor.untyped_storage().data_ptr()] = tensor
+        return tensor
+
+    def joined_loss(encoder, predictor, *rest):
+        return rnnt_loss((encoder[:, :, None] + predictor[:, None]).tanh() @ weights, *rest, reduction="sum")
+
+    total = 0
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        for b in range(num_utterances):
+            batch = [each[b:b + 1] for each in (encoder, predictor, targets, *lengths)]
+            total += checkpoint(joined_loss, *batch, use_reentrant=False) if checkpointed else joined_loss(*batch)
+    return sum(each.untyped_storage().nbytes() // 4 for each in kept.values()), torch.autograd.grad(total, vectors)
+
+
+def test_checkpoint():
+    """Kept with it: what the joiner reads, and integers; without: the joiner's tanh and two arrays of symbols."""
+    (one, _), (four, expected), (few, gradients) = (computed_checkpoint(*case) for case in ((1, 0), (4, 0), (4, 1)))
+    weights, nodes, integers = 16 * 50, 20 * 10, 2 * (9 + 2)
+    assert few == 4 * ((20 + 10) * 16 + integers) and four == 4 * (one - weights) + weights
+    assert one - weights == pytest.approx(nodes * (16 + 2 * 50), rel=0.15, abs=0)
+    for actual, wanted in zip(gradients, expected, strict=True):
+        torch.testing.assert_close(actual, wanted, rtol=1e-5, atol=1e-5)
+    row = answer("What does checkpointing save?")
+    assert all(f"{round(each, -3):,}" in row for each in (few, four, one))
+
+
 # --- variants ---
+
+
+def computed_focal(loss):
+    """By what the loss (1 - p) L, p = exp(-L), multiplies the gradient of CTC where that is `loss`: two logits suffice.
+
+    One frame says its one label with probability p.
+    """
+    logits = torch.tensor([[[-math.log(math.expm1(loss)), 0.0]]], dtype=torch.float64).flip(-1).requires_grad_()
+    batch = torch.tensor([[1]]), torch.tensor([1]), torch.tensor([1])
+    plain = ctc_loss(logits, *batch)
+    focal = (1 - torch.exp(-plain)) * plain
+    of_focal, of_plain = (torch.autograd.grad(each, logits, retain_graph=True)[0] for each in (focal, plain))
+    return plain.item(), (of_focal / of_plain)[0, 0, 1].item()
+
+
+def test_focal():
+    """By the formula, and by a difference quotient of the loss."""
+    row = answer("Does a focal CTC loss help?")
+    for loss in (-math.log(0.9), 10.0):
+        value, factor = computed_focal(loss)
+        p, step = math.exp(-loss), 1e-5
+        focal = [(1 - math.exp(-each)) * each for each in (loss - step, loss + step)]
+        assert value == pytest.approx(loss, rel=1e-10)
+        assert factor == pytest.approx(1 - p + p * loss, rel=1e-9, abs=0)
+        assert factor == pytest.approx((focal[1] - focal[0]) / (2 * step), rel=1e-8, abs=0)
+        assert f"by {factor:.2f} " in row
+    assert "$p = 0.9$" in row and "from 10 nats on" in row
+    assert all(abs(computed_focal(loss)[1] - 1) < 0.005 for loss in (10.0, 12.0, 15.0, 20.0))
 
 
 def computed_crf(scores, paths_of_target):
@@ -478,7 +605,7 @@ def test_alignment():
     assert heard > elsewhere and computed_alignment() == [2, 3] and computed_alignment(star=1.0) == [8]
     assert computed_alignment(star=0.5) == [3] and 0.95**6 * 0.4 * 0.6 * 0.35 * 0.5**2 < 0.95**6 * 0.6 * 0.35 * 0.5**2
     row = answer("May a star stand where words are missing")
-    assert all(text in row for text in ("frames 2 and 3", "0.6,", "frame 8", "0.65", "0.5 a frame", "frame 3:"))
+    assert all(text in row for text in ("frames 2 and 3", "0.6,", "frame 8", "0.65", "of 0.5 it", "frame 3:"))
 
 
 # --- the pages ---
@@ -499,7 +626,9 @@ def rows_of(text):
 
 
 def test_size():
-    assert len(rows_of(PAGE)) >= 45 and len(words(PAGE)) <= 2600
+    assert len(rows_of(PAGE)) >= 45 and len(words(PAGE)) <= 3000
+    for row in rows_of(PAGE):
+        assert len(words(row.split(" | ")[1])) <= 40, row
     assert all(len(row.strip("|").split(" | ")) == 3 for row in rows_of(PAGE))
 
 
