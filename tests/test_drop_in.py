@@ -300,6 +300,25 @@ def test_one_graph_of_targets_that_no_lengths_cut_apart():
     torch.testing.assert_close(found[[0, 2]], right[[0, 2]], rtol=1e-12, atol=0)
 
 
+def test_transforms_of_functions():
+    """Gradients by ``torch.func``, of concatenated targets made inside it too; of each utterance alone by vmap."""
+    log_probs = torch.randn(5, 2, 4, dtype=torch.float64).log_softmax(-1)
+    frames, targets = torch.tensor([5, 4]), torch.tensor([[1, 2], [3, 1]])
+
+    def gradients(loss):
+        scores = log_probs.clone().requires_grad_()
+        return torch.autograd.grad(loss(scores), scores)[0]
+
+    def concatenated(scores):
+        return torch_ctc.ctc_loss(scores, torch.tensor([1, 2, 3]), frames, torch.tensor([2, 1]))
+
+    torch.testing.assert_close(torch.func.grad(concatenated)(log_probs), gradients(concatenated), rtol=0, atol=1e-12)
+    batch = targets, frames, torch.tensor([2, 2])
+    each = torch.func.vmap(torch.func.grad(torch_ctc.ctc_loss), in_dims=(1, 0, 0, 0), out_dims=1)(log_probs, *batch)
+    wanted = gradients(lambda scores: torch_ctc.ctc_loss(scores, *batch, reduction="none").sum() / 2)
+    torch.testing.assert_close(each, wanted, rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("layout", list(ctc_calls()), ids=lambda each: each[0])
 def test_under_a_default_device(layout):
     """Lengths that are ints are on the CPU, whatever device new tensors are made on."""
@@ -317,7 +336,7 @@ ctc_loss = torch_ctc.ctc_loss
 torch.fx.wrap("ctc_loss")
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 def test_what_reads_the_source():
     """Neither TorchScript nor symbolic_trace takes the losses, and both take torch's; a wrapped one fx calls."""
     chosen = {"blank": 0, "reduction": "mean"}

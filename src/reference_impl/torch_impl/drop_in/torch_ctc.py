@@ -103,8 +103,8 @@ def _batch_first(log_probs, alone):
 def _padded(targets, target_lengths, scores, blank):
     """(N, S) targets and their lengths, from padded or concatenated targets.
 
-    A tracer has no values. It gets as many columns as an utterance with an alignment can need, and where the lengths do
-    not cut ``targets`` apart, all of them become -1, which makes the losses NaN.
+    A tracer has no values, and a ``vmap`` one for many. They get as many columns as an utterance with an alignment can
+    need, and where the lengths do not cut ``targets`` apart, all of them become -1, which makes the losses NaN.
     """
     N, T, _ = scores.shape
     if targets.dim() != 1:
@@ -115,7 +115,7 @@ def _padded(targets, target_lengths, scores, blank):
         return targets, target_lengths
     total, lengths = targets.shape[0], target_lengths.to(targets.device)
     ends = lengths.cumsum(0)
-    if traced(targets) or lengths.is_meta:
+    if traced(targets) or not (_has_values(targets) and _has_values(lengths)):
         columns = torch.sym_min(total, T + 1)  # T + 1 labels have no alignment, nor have more
         apart = (lengths.sum() == total) & (lengths >= 0).all()
         target_lengths = torch.where(apart, lengths.clamp(max=columns), -1)
@@ -123,6 +123,14 @@ def _padded(targets, target_lengths, scores, blank):
         columns = _check_concatenated(targets, lengths.tolist(), scores, blank)
     index = (ends - lengths)[:, None] + torch.arange(columns, device=targets.device)
     return torch.nn.functional.pad(targets, (0, 1))[index.clamp(0, total)], target_lengths
+
+
+def _has_values(tensor):
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        if torch._C._functorch.is_batchedtensor(tensor):
+            return False
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return not tensor.is_meta
 
 
 def _check_concatenated(targets, lengths, scores, blank):
@@ -134,7 +142,7 @@ def _check_concatenated(targets, lengths, scores, blank):
                          "targets with one axis are concatenated")
     if scores.device.type == "cpu":
         blank = call(_validation.check_blank, _NAMES, blank, scores.shape[-1])
-        call(_validation.check_targets, _NAMES, targets.numpy(force=True), scores.shape[-1], blank)
+        call(_validation.check_targets, _NAMES, targets.tolist(), scores.shape[-1], blank)
     return max(lengths, default=0)
 
 
