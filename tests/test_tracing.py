@@ -233,7 +233,7 @@ class TestCompiled:
         assert_same([found], [computed.clamp(min=0.0)])
 
     @every_kind
-    @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+    @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
     @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")  # by Dynamo
     @pytest.mark.parametrize("transform", ["grad", "vmap", "jvp"])
     def test_transforms_of_torch_func(self, kind, transform):

@@ -25,7 +25,7 @@ from torch.utils.checkpoint import checkpoint
 from reference_impl.torch_impl import pruned_rnnt_loss, tdt_loss
 
 # torch's forward mode compiles its own decompositions
-pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
 
 
 def case(kind, device="cpu"):
