@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -186,6 +187,106 @@ def test_a_factor_of_the_gradient_alone():
     assert grade(times("ctc", 1.0, 1 / 3), expect={"gradient_factor": "0.333333"}, without=SLOW_GROUPS).right
 
 
+@pytest.mark.parametrize("kind", ["ctc", "rnnt"])
+@pytest.mark.parametrize(("loss", "gradient", "said"), [
+    (0.0, 0.0, ["It returns 0 for everything."]), (0.0, None, ["As loss it returns 0 for everything."]),
+    (None, 0.0, ["As gradient it returns 0 for everything."]),
+    (np.nan, np.nan, ["It returns NaN for everything."]),
+    (None, np.nan, ["As gradient it returns NaN for everything."]),
+    (3.5, 0.25, ["As gradient it returns 0.25 for everything.", "As loss it returns 3.5 for everything."]),
+])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_one_number_for_everything_gets_no_other_cause(kind, loss, gradient, said, dtype):
+    """None: that is right."""
+    def function(scores, targets, *, blank):
+        found = right(kind)(scores, targets, blank=blank)
+        return (dtype(found[0] if loss is None else loss),
+                found[1].astype(dtype) if gradient is None else np.full(np.shape(scores), gradient, dtype))
+
+    report = grade(function_subject(function, kind), without=[*SLOW_GROUPS, "bad input"], shrink=False)
+    assert sorted(sentences(report)) == said
+    fields = {field for finding in report.findings for field in finding.fields}
+    assert fields == {name for name, value in (("loss", loss), ("gradient", gradient)) if value is not None}
+
+
+@pytest.mark.parametrize("kind", ["ctc", "rnnt"])
+def test_a_batch_of_zeros_gets_no_other_cause(kind):
+    def loss(scores, targets, *lengths, blank=0):
+        return 0.0 * scores.nan_to_num(0.0, 0.0, 0.0).flatten(1).sum(1)
+
+    without = [*SLOW_GROUPS, "bad input", "upstream"]  # 0 times inf
+    (finding,) = grade(torch_subject(loss, kind), without=without, shrink=False).findings
+    assert finding.sentence == "It returns 0 for everything." and {*finding.fields} == {"loss", "gradient"}
+    assert any(case.startswith("batch/") for case in finding.cases)
+
+
+@pytest.mark.parametrize("kind", ["ctc", "rnnt"])
+def test_a_scale_that_was_not_undone(kind):
+    report = grade(times(kind, 1.0, 65536.0), without=SLOW_GROUPS, shrink=False)
+    assert sentences(report) == ["The gradient is multiplied by 65536 (2^16: loss scaling?); the loss is not scaled."]
+
+
+@pytest.mark.parametrize("kind", ["ctc", "rnnt"])
+@pytest.mark.parametrize("given", ["loss", "gradient"])
+def test_what_does_not_come_back_is_not_said_to_be_right(kind, given):
+    """And the conventions of a gradient that nobody saw are null."""
+    def function(scores, targets, *, blank):
+        return right(kind)(scores, targets, blank=blank)[given == "gradient"]
+
+    report = grade(function_subject(function, kind, name="mine"), without=SLOW_GROUPS, expect={"variable": "logits"})
+    other = "gradient" if given == "loss" else "loss"
+    assert report.right, report
+    assert str(report).startswith(f"mine ({'CTC' if kind == 'ctc' else 'RNN-T'}): the {given} is right; no {other} "
+                                  "came back, and none was checked\n")
+    assert "cases right" not in str(report) and f"{given}s right" in str(report)
+    assert report.as_json()["conventions"]["variable"] == (None if given == "loss" else "logits")
+    skipped = ElementTree.fromstring(report.as_junit()).findall("testcase/skipped")
+    assert any(f"No {other} came back" in each.get("message") for each in skipped)
+    with_findings = grade(function_subject(function, kind), without=SLOW_GROUPS, expect={"clamp": "0.1"})
+    said = "no gradient came back" if given == "loss" else "it is 0"
+    assert sentences(with_findings) == [f"clamp = 0.1 was expected; {said}."]
+    assert f"No {other} came back, and none was checked." in str(with_findings)
+
+
+def broken(kind, *, alpha=False, beta=False, own_sums=False, give=()):
+    """A loss whose log Z is right, and whose alpha grows, or whose beta shrinks, from frame to frame.
+
+    With ``own_sums`` the softmax is multiplied by what the wrong posteriors add up to, not by 1.
+    """
+    def function(scores, targets, *, blank):
+        log_probs, module = log_softmax(scores), MODULES[kind]
+        loss = module.loss(log_probs, targets, blank=blank)
+        if loss == np.inf:
+            return {"loss": loss, "gradient": np.zeros(scores.shape)}
+        frame = np.arange(len(scores))[:, None]
+        a, b = (f(log_probs, targets, blank=blank) for f in (module.log_alpha, module.log_beta))
+        state = np.arange(a.shape[1])
+        a, b = a + 0.1 * frame * state * alpha, b - 0.1 * (len(scores) - 1 - frame) * state * beta
+        occupied = module.occupancy(log_probs, targets, blank=blank)
+        shift = 0.1 * frame * alpha - 0.1 * (len(scores) - 1 - frame) * beta
+        if kind == "rnnt" and beta:  # a blank takes beta of the next frame
+            shift = shift + np.where(frame < len(scores) - 1, 0.1, 0.0)
+        wrong = occupied * np.exp(shift.reshape(-1, *[1] * (scores.ndim - 1)))
+        sums = (wrong if own_sums else occupied).sum(-1, keepdims=True)
+        found = {"loss": loss, "gradient": np.exp(log_probs) * sums - wrong, "log_alpha": a, "log_beta": b}
+        return {name: found[name] for name in ("loss", "gradient", *give)}
+    return function_subject(function, kind)
+
+
+@pytest.mark.parametrize("kind", ["ctc", "rnnt"])
+@pytest.mark.parametrize("own_sums", [False, True])
+@pytest.mark.parametrize(("how", "said"), [
+    ({"alpha": True}, "log Z is right; alpha or beta is wrong."),
+    ({"beta": True}, "log Z is right; alpha or beta is wrong."),
+    ({"alpha": True, "give": ["log_alpha"]}, "log Z is right; alpha is wrong."),
+    ({"beta": True, "give": ["log_alpha"]}, "log Z and alpha are right; beta is wrong."),
+    ({"alpha": True, "give": ["log_alpha", "log_beta"]}, "log Z and beta are right; alpha is wrong."),
+])
+def test_of_alpha_and_beta_no_more_is_blamed_than_can_be_seen(kind, own_sums, how, said):
+    report = grade(broken(kind, own_sums=own_sums, **how), without=[*SLOW_GROUPS, "bad input"], shrink=False)
+    assert any(f"do not belong together: {said}" in sentence for sentence in sentences(report)), report
+
+
 def test_it_draws_the_smallest_input():
     """A loss that takes any two equal labels for one: seen first where two frames spell 1 1."""
     bug = next(bug for bug in BUGS if bug.name == "skip between equal labels")
@@ -210,8 +311,13 @@ def test_different_answers_to_one_question():
     (lambda scores, targets, *, blank: 1 / 0, "It cannot be asked: ZeroDivisionError: division by zero"),
     (lambda scores, targets: None, "It cannot be asked: TypeError: "),
     (lambda scores, targets, *, blank: "no", "It cannot be asked: ValueError: what it returns is no array"),
+    (lambda scores, targets, *, blank: right("ctc")(scores, targets, blank=blank)[::-1],
+     "It cannot be asked: TypeError: it returns (gradient, loss); expected (loss, gradient)"),
+    (lambda scores, targets, *, blank: {"loss": 0.0, "grad": scores},
+     "It cannot be asked: ValueError: it returns a dict with 'grad'; expected names of loss, gradient, log_alpha"),
+    (lambda scores, targets, *, blank: (None, None), "Neither a loss nor a gradient comes back."),
     (lambda scores, targets, *, blank: (0.0, np.zeros(3)), "The gradient has shape (3,); expected (3, 4)."),
-    (lambda scores, targets, *, blank: (np.nan, np.full_like(scores, np.nan)), "Loss and gradient are NaN: "),
+    (lambda scores, targets, *, blank: (np.nan, np.full_like(scores, np.nan)), "It returns NaN for everything."),
 ])
 def test_whatever_the_function_does(function, said):
     report = grade(function_subject(function, "ctc"), without=SLOW_GROUPS, shrink=False)
@@ -248,6 +354,8 @@ def test_what_is_expected_has_to_exist():
         grade(function_subject(right("ctc"), "ctc"), expect={"lambda": "0.1"})
     with pytest.raises(Expectation, match=r"without: 'mask'; expected one of labels, .*masks"):
         grade(function_subject(right("ctc"), "ctc"), without=["mask"])
+    with pytest.raises(Expectation, match=r"precisions: 'float8'; expected one of float64"):
+        grade(function_subject(right("ctc"), "ctc"), precisions=["float8"])
 
 
 # --- the cases ---
@@ -357,8 +465,54 @@ def test_the_command(module, tmp_path, capsys):
         suite.findall("testcase/skipped")) == 4
 
 
+def test_a_group_that_is_left_out_takes_one_value(module):
+    assert main(["--without", "accuracy", f"{module}:good", "--kind", "ctc", "--without", "bad input", "--quick"]) == 0
+
+
+SHAPES = """
+import torch
+from reference_impl.torch_impl import ctc_loss, rnnt_loss
+
+def of(loss, shape, detached):
+    def function(*arguments, blank=0):
+        found = loss(*arguments, blank=blank, reduction="none" if shape == "column" else "sum")
+        found = found.detach() if detached else found
+        return {"one": lambda: found.reshape(1), "scalar": lambda: found, "float": lambda: float(found),
+                "column": lambda: found[:, None]}[shape]()
+    return function
+
+for kind, loss in (("ctc", ctc_loss), ("rnnt", rnnt_loss)):
+    for shape in ("one", "scalar", "float", "column"):
+        for detached in (False, True):
+            globals()[f"{kind}_{shape}_{detached}"] = of(loss, shape, detached)
+"""
+
+
+@pytest.mark.parametrize("kind", ["ctc", "rnnt"])
+@pytest.mark.parametrize(("shape", "detached"), [
+    ("one", False), ("one", True), ("scalar", False), ("scalar", True), ("float", True), ("column", False)])
+def test_shapes_of_batch_losses(kind, shape, detached, tmp_path, capsys):
+    """One number for a batch may have an axis; what is no loss of a batch is named, with what is expected."""
+    (tmp_path / "shapes.py").write_text(SHAPES, encoding="utf-8")
+    without = [group for group in GROUPS if group not in ("labels", "batch", "upstream")]
+    status = main([f"{tmp_path / 'shapes.py'}:{kind}_{shape}_{detached}", "--kind", kind, "--batch", "--quick",
+                   *(word for group in without for word in ("--without", group))])
+    out = capsys.readouterr().out
+    if shape == "column":
+        assert status == 1
+        assert re.search(r"it returns losses of shape \((\d), 1\); expected \(\1,\), one for each utterance, or", out)
+    else:
+        assert status == 0 and "reduction sum" in out
+        assert ("no gradient came back, and none was checked" in out) is detached
+
+
 @pytest.mark.parametrize(("arguments", "says"), [
     (["mine:good"], "which loss?"), (["no.such:good", "--kind", "ctc"], "No module named"),
+    (["no_such.py:good", "--kind", "ctc"], "no_such.py cannot be imported: FileNotFoundError"),
+    ([":good", "--kind", "ctc"], "cannot be imported: ValueError"),
+    (["math:pi", "--kind", "ctc"], "math:pi is of type float; expected a function"),
+    (["--program"], "--program; expected a command"),
+    (["math:exp", "--kind", "ctc", "--json", "no/such/folder.json"], "--json no/such/folder.json; expected a file"),
     (["math:nothing", "--kind", "ctc"], "has no attribute 'nothing'"),
     (["math", "--kind", "ctc"], "expected module:function"),
     (["math:exp", "--kind", "ctc", "--expect", "clamp"], "expected NAME=VALUE"),
@@ -366,12 +520,29 @@ def test_the_command(module, tmp_path, capsys):
     (["--program", "no-such-program"], "No such file")])
 def test_nothing_to_grade(arguments, says, capsys):
     assert main(arguments) == 2
-    assert says in capsys.readouterr().err
+    (line,) = capsys.readouterr().err.splitlines()
+    assert says in line
+
+
+@pytest.mark.parametrize("code", ["raise ValueError('two\\nlines')", "import sys; sys.exit(3)", "def loss(:"])
+def test_a_module_that_cannot_be_imported(code, tmp_path, capsys):
+    path = tmp_path / "bad.py"
+    path.write_text(code, encoding="utf-8")
+    assert main([f"{path}:loss", "--kind", "ctc"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{path} cannot be imported: " in line
+
+
+@pytest.mark.parametrize("make", [function_subject, torch_subject])
+def test_what_cannot_be_called_is_no_subject(make):
+    with pytest.raises(TypeError, match="function = 3; expected something that can be called"):
+        make(3, "ctc")
 
 
 def test_the_fixture_of_pytest(tmp_path):
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["reference_impl.conformance.pytest_plugin"]\n')
     (tmp_path / "test_mine.py").write_text("""
+import pytest
 from reference_impl import ctc, log_softmax
 
 def loss(scores, targets, *, blank):
@@ -380,6 +551,10 @@ def loss(scores, targets, *, blank):
 def test_right(conformance):
     assert conformance(loss, kind="ctc", without=["accuracy"]).right
 
+def test_loss_alone(conformance):
+    with pytest.warns(UserWarning, match="No gradient came back, and none was checked"):
+        conformance(lambda *a, blank: loss(*a, blank=blank)[0], kind="ctc", without=["accuracy"])
+
 def test_wrong(conformance):
     conformance(lambda *a, blank: tuple(2 * x for x in loss(*a, blank=blank)), kind="ctc", without=["accuracy"],
                 expect={"factor": "1"}, shrink=False)
@@ -387,7 +562,7 @@ def test_wrong(conformance):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:reference_impl_conformance"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path,
                           env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "src")})
-    assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
+    assert "1 failed, 2 passed" in done.stdout, done.stdout + done.stderr
     assert "factor = 1 was expected; it is 2." in done.stdout and "Traceback" not in done.stdout
 
 
@@ -405,6 +580,8 @@ for line in sys.stdin:
     ("pass", "ended with status 0"), ("raise SystemExit('I am tired')", "I am tired"), ("print('hello')", "no JSON"),
     ("print('{}')", "no answer to 'about'"), (ECHO % '"kind": "hmm"', "kind = 'hmm'; expected one of"),
     (ECHO % '"kind": "ctc", "can": ["fly"]', "can = 'fly'; expected one of"),
+    (ECHO % '"kind": "ctc", "can": 3', "can = 3; expected a list of 'batch'"),
+    (ECHO % '"kind": "ctc", "precisions": "float64"', "precisions = 'float64'; expected a list of 'float64'"),
     (ECHO % '"kind": "ctc", "scores": "probs"', "scores = 'probs'; expected one of")])
 def test_programs_that_do_not_answer(code, says):
     with pytest.raises(NotAnswering, match=says.replace("(", r"\(")), Program([sys.executable, "-c", code]):

@@ -158,7 +158,7 @@ def test_of_a_gradient_that_is_not_there_nothing_is_said():
     assert report.identified.given == {"loss"} and not report.identified.departures()
     assert "none, / T" in str(report) and not found(divided)
     missing = grade(function_subject(divided, "ctc"), without=("accuracy",), shrink=False, expect={"clamp": "0.1"})
-    assert missing.findings[0].sentence == "clamp = 0.1 was expected; it is 0."
+    assert missing.findings[0].sentence == "clamp = 0.1 was expected; no gradient came back."
 
 
 def test_a_gradient_is_compared_with_slopes_of_the_wrong_loss():

@@ -472,6 +472,41 @@ def test_the_command(tmp_path, capsys):
     assert run(right_results(own), "--vectors", str(tmp_path / "own.json"))[0] == 0
     (tmp_path / "own.json").write_text("{}", encoding="utf-8")
     assert run(right_results(own), "--vectors", str(tmp_path / "own.json"))[0] == 2
+    for text in ("{", "[" * 10**5, None):
+        (tmp_path / "own.json").unlink()
+        if text:
+            (tmp_path / "own.json").write_text(text, encoding="utf-8")
+        else:
+            (tmp_path / "own.json").mkdir()
+        status, _, err = run(right, "--vectors", str(tmp_path / "own.json"))
+        assert status == 2 and len(err.splitlines()) == 1 and err.startswith(f"check: {tmp_path / 'own.json'}: ")
+
+
+@pytest.mark.parametrize("options", [
+    ["--without", "masks", "FILE"], ["FILE", "--without", "short", "--without", "masks"]])
+def test_a_group_that_is_left_out_takes_one_value(options, tmp_path):
+    file = tmp_path / "results.json"
+    results = right_results(shipped("ctc"))
+    results["results"]["masks/on-the-way"]["loss"] = 1.0
+    file.write_text(json.dumps(results), encoding="utf-8")
+    assert main(["check", *(str(file) if word == "FILE" else word for word in options)]) == 0
+
+
+def test_vectors_that_cannot_be_written(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert main(["write", "--out", str(tmp_path / "file" / "folder")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("write: ") and "folder" in line
+
+
+@pytest.mark.parametrize("constant", [0.0, np.nan, 3.5])
+def test_one_number_for_everything_is_no_mistake_of_the_recursions(constant):
+    found = right_results(shipped("ctc"))
+    for answers in found["results"].values():
+        for name in ("loss", "grad_logits"):
+            answers[name] = as_json(name, np.full(np.shape(value_of(answers[name])), constant))
+    said = {*compare(shipped("ctc"), read_results(json.dumps(found))).wrong.values()}
+    assert said == {f"It is {'NaN' if np.isnan(constant) else f'{constant:g}'} for everything."}
 
 
 def test_writing(tmp_path):

@@ -194,7 +194,8 @@
       const target = named("targets", () => P.readLabels(this.targets.value));
       const scores = named("scores", () => P.fit(P.read(this.scores.value), loss, target.length));
       const given = named("gradient", () => P.read(this.gradient.value));
-      if (scores.array.values.length > MOST) throw new P.NotRead(`scores: more than ${MOST} numbers. Paste a shorter utterance.`);
+      const many = scores.array.values.length;
+      if (many > MOST) throw new P.NotRead(`scores: ${many} numbers; expected at most ${MOST}.`);
       const problem = {
         loss, target, shape: scores.array.shape, scores: scores.array.values,
         blank: this.blank.value.trim() === "" ? NaN : Number(this.blank.value),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .._softmax import log_softmax
-from ..terms import terms_of
+from ..terms import loss_scaling, terms_of
 from .problem import LOSSES
 
 __all__ = ["DIVISORS", "SCORES", "Conventions", "Scale", "scaled"]
@@ -62,6 +62,8 @@ class Scale:
                  -1 / np.log(2): "in bits, multiplied by -1"}
         said = next((text for value, text in names.items() if abs(value / self.constant - 1) < 1e-6),
                     f"multiplied by {self.constant:.6g}") if self.constant else "multiplied by 0"
+        if power := loss_scaling(self.constant):
+            said += f" (2^{power}: loss scaling?)"
         divided = f"divided by {DIVISOR_WORDS[self.divisor]}" if self.divisor != "1" else ""
         return ", ".join(part for part in (said, divided) if part) or "not scaled"
 

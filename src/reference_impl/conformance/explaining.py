@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..diagnosis import constant_of
 from .causes import explanations, families
 from .census import census, floor
 from .drawing import drawn
@@ -16,6 +17,7 @@ from .families import LOSS_ALONE, fitted
 from .joining import joined
 from .judging import Judge, Near
 from .locating import adds_up, is_derivative, located
+from .prefixes import said_of
 from .report import Finding
 from .shrinking import smallest
 from .subjects import NotAnswering
@@ -47,13 +49,31 @@ def findings(answers, judge: Judge, *, seconds=math.inf, memory="") -> list[Find
     what one call leaves to the next: the cause of what has no other.
     """
     wrong = [each for answer in answers for each in answer.wrong]
+    constants = _constants(answers)
+    always = [each for each in wrong if constant_of(np.ravel(each.given).repeat(2)) == constants.get(each.field)
+              and (each.case.refusal or np.shape(each.given) == np.shape(each.right))]
+    others = [each for each in wrong if not any(each is one for one in always)]
+    both = {each.field for each in always} == {"loss", "gradient"} and len({*constants.values()}) == 1
+    said = [(f"{'It' if both else f'As {each.field} it'} returns {constants[each.field]} for everything.", each)
+            for each in always]
     by_sentence = {}
-    for sentence, each in joined(_explained(wrong, answers, judge, memory), judge):
+    for sentence, each in [*said, *joined(_explained(others, answers, judge, memory), judge)]:
         by_sentence.setdefault(sentence, []).append(each)
     found = [Finding(sentence, tuple(dict.fromkeys(each.case_id for each in those)),
                      tuple(dict.fromkeys(each.field for each in those)), _example(those, sentence, judge, seconds))
              for sentence, those in by_sentence.items()]
     return sorted(found, key=lambda finding: -len(finding.cases))
+
+
+def _constants(answers):
+    """By field, the number that comes back for every entry of every utterance that has an alignment, if it is one."""
+    found = {}
+    for field in ("loss", "gradient"):
+        those = [np.ravel(answer.outputs[field]) for answer in answers if field in answer.outputs
+                 and not answer.case.problem.is_batch and answer.case.group != "no alignment"]
+        if said := constant_of(np.concatenate(those)) if len(those) > 1 else "":
+            found[field] = said
+    return found
 
 
 def _explained(wrong, answers, judge, memory, *, loosely=False):
@@ -182,8 +202,28 @@ def _seen(left, judge, answers):
         others = "at symbols that are neither the blank nor a label"
         if not adds_up(gradients, judge) and where != others:
             sentence += " The posteriors do not add up to 1, so alpha, beta and Z do not belong together"
-            sentence += "; alpha gives the right loss: is beta wrong?" if _losses_are_right(gradients, answers) else "."
+            sentence += f"{_to_blame(gradients, answers, judge)}."
         yield from ((sentence, each) for each in gradients)
+
+
+def _to_blame(gradients, answers, judge):
+    """Which of alpha, beta and log Z, as far as what came back tells; empty if the loss tells nothing."""
+    if not _losses_are_right(gradients, answers):
+        return ""
+    cases = [each.case for each in gradients if not each.case.problem.is_batch]
+    outputs = {answer.case.id: answer.outputs for answer in answers}
+    right, wrong = ["log Z"], []
+    for name in ("log_alpha", "log_beta"):
+        given = [case for case in cases[:_SEARCHED] if name in outputs[case.id]]
+        known = [said_of(name, outputs[case.id][name], case.problem, judge.subject.scores_of(case.problem),
+                         judge.conventions, 100 * case.loss) for case in given]
+        told = [each for each in known if "rescaled" not in each]  # which is a convention, or the mistake
+        if told:
+            (right if all(told) else wrong).append(name.removeprefix("log_"))
+    if not wrong:
+        wrong = [name for name in ("alpha", "beta") if name not in right] or ["what is made of them"]
+    right = " and ".join([", ".join(right[:-1]), right[-1]]) if len(right) > 1 else right[0]
+    return f": {right} {'are' if ' and ' in right else 'is'} right; {' or '.join(wrong)} is wrong"
 
 
 def _losses_are_right(gradients, answers):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -51,7 +52,7 @@ def grade(subject: Subject, *, expect: Mapping[str, str] = (), without=(), preci
     Raises
     ------
     Expectation
-        If ``expect`` names no convention, or ``without`` no group.
+        If ``expect`` names no convention, ``without`` no group, or ``precisions`` none of the subject's.
 
     Examples
     --------
@@ -69,6 +70,7 @@ def grade(subject: Subject, *, expect: Mapping[str, str] = (), without=(), preci
     expect = dict(expect)
     _check_names("expect", expect, Conventions(subject.kind).named())
     _check_names("without", without, GROUPS)
+    _check_names("precisions", precisions, subject.precisions)
     precisions = tuple(precisions) or subject.precisions
     identified = identify(subject, precision=precisions[0])
     if identified.precision != precisions[0]:
@@ -82,7 +84,11 @@ def grade(subject: Subject, *, expect: Mapping[str, str] = (), without=(), preci
         answers = [replace(answer, wrong=tuple(each for each in answer.wrong if each.group != AFTERWARDS))
                    for answer in answers]
     found = [Finding(sentence, (), ("conventions",)) for sentence in _unexpected(identified, expect)]
-    found += [Finding(f"It cannot be asked: {error}", (), ("conventions",)) for error in identified.errors[:3]]
+    if not identified.given and not identified.errors:
+        found.append(Finding("Neither a loss nor a gradient comes back.", (), ("conventions",)))
+    raised = {_without_numbers(each.complaint) for answer in answers for each in answer.wrong}
+    found += [Finding(f"It cannot be asked: {error}", (), ("conventions",)) for error in identified.errors[:3]
+              if not any(_without_numbers(error) in complaint for complaint in raised)]
     again = remembered(judge, precisions[0]) if identified.given else []
     found += findings(answers, judge, seconds=seconds if shrink else 0.0,
                       memory=next((sentence for sentence in again if sentence != DIFFERS), ""))
@@ -94,6 +100,10 @@ def grade(subject: Subject, *, expect: Mapping[str, str] = (), without=(), preci
     return LossReport(subject.name, subject.version, subject.kind, identified, expect, tuple(found), counted,
                   left_out, tuple(answer.accuracy for answer in answers if answer.accuracy),
                   time.perf_counter() - started)
+
+
+def _without_numbers(text):
+    return re.sub(r"\d+", "", text)
 
 
 def _unexplained(identified, found):
@@ -126,7 +136,10 @@ def _unexpected(identified, expect):
     if "inputs" in others and named["inputs"] == named["variable"]:  # then this is said already
         others = [name for name in others if name != "variable"]
     for name in others:
-        if name not in OF_THE_GRADIENT or identified.gradient or "gradient" not in identified.given:
+        if name in OF_THE_GRADIENT and "gradient" not in identified.given:
+            if name != "variable":  # the command expects it together with the inputs
+                yield f"{name} = {expect[name]} was expected; no gradient came back."
+        elif name not in OF_THE_GRADIENT or identified.gradient:
             yield f"{name} = {expect[name]} was expected; it is {named[name]}."
     for name, sentence in identified.departures().items():
         if name not in expect:

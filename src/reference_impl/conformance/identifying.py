@@ -7,6 +7,7 @@ no convention is not identified, and then wrong in some way that `causes.py` may
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -55,6 +56,11 @@ class Identified:
     def whole(self) -> bool:
         """Whether all that is returned is explained."""
         return not self.errors and all(getattr(self, name) for name in self.given)
+
+    def named(self) -> dict[str, str | None]:
+        """The conventions by their names; None for those of a gradient that did not come back."""
+        return {name: value if "gradient" in self.given or name not in OF_THE_GRADIENT else None
+                for name, value in self.conventions.named().items()}
 
     def departures(self) -> dict[str, str]:
         """Those of the conventions, but for what they say of a gradient that follows none, or that there is not."""
@@ -112,7 +118,7 @@ def identify(subject, *, precision="") -> Identified:
     """
     precision = precision or subject.precisions[0]
     asked = [_Asked(subject, problem, precision) for problem in probes(subject.kind, batch="batch" in subject.can)]
-    errors = tuple(dict.fromkeys(each.error for each in asked if each.error))
+    errors = tuple({re.sub(r"\d+", "", each.error): each.error for each in asked[::-1] if each.error}.values())[::-1]
     asked = [each for each in asked if not each.error]
     precision = max([precision, *(each.outputs.get("precision", precision) for each in asked)], key=PRECISIONS.index)
     given = frozenset(name for name in ("loss", "gradient") if asked and all(name in each.outputs for each in asked))
@@ -179,7 +185,8 @@ def _guessed(subject, found, asked, given, precision):
         problem = asked[0].problem
         shifted = _Asked(subject, replace(problem, logits=problem.logits + 1.0), precision)
         same = not shifted.error and all(
-            np.allclose(shifted.outputs[name], asked[0].outputs[name], rtol=100 * close, atol=100 * close)
+            np.allclose(shifted.outputs[name], asked[0].outputs[name], rtol=100 * close, atol=100 * close,
+                        equal_nan=True)
             for name in given)
         inputs = "logits" if same else "log_probs"
         conventions = conventions.changed(inputs=inputs, variable=inputs)

@@ -116,6 +116,8 @@ class Judge:
         outputs = self.subject.ask(case.problem, case.precision)
         if self.transposed and np.ndim(outputs.get("gradient", 0)) >= 2:
             outputs["gradient"] = outputs["gradient"].swapaxes(0, 1)
+        if self.conventions.total and np.size(outputs.get("loss", ())) == 1:  # of a batch of one it may be (1,)
+            outputs["loss"] = outputs["loss"].reshape(())
         return outputs
 
 
@@ -132,10 +134,10 @@ def _wrong(case, outputs, scores, expected, possible):
     found = [Wrong(case, name, outputs[name], expected[name], complaint, _is_open(complaint))
              for name in ("loss", "gradient")
              if name in outputs and (complaint := _complaint(name, outputs[name], expected[name], case, possible))]
-    if "gradient" in outputs and not any(each.field == "gradient" for each in found):
+    if not any(each.field == "gradient" for each in found):
         for name, sentence in _TWICE.items():
             before = {"scores_after": scores, "targets_after": case.problem.targets}
-            right, off = before.get(name, outputs["gradient"]), _ROUNDED[case.precision] * (name == "scores_after")
+            right, off = before.get(name, outputs.get("gradient")), _ROUNDED[case.precision] * (name == "scores_after")
             if name in outputs and not np.allclose(outputs[name], right, rtol=off, atol=0, equal_nan=True):
                 found.append(Wrong(case, name, outputs[name], right, sentence))
     return found

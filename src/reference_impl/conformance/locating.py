@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from .._softmax import log_softmax
+from ..terms import softmax_multiples
 from .judging import Near
 from .subjects import Refused
 
@@ -45,18 +47,28 @@ def is_derivative(judge, wrong) -> bool:
 def adds_up(wrong, judge) -> bool:
     """Whether the posteriors in wrong gradients of single utterances add up to 1: in a frame, on an anti-diagonal.
 
-    Of a gradient with respect to logits this is seen in its sums over the symbols, which then are 0.
+    A gradient with respect to logits has them in a frame as the multiple of softmax, seen at the symbols that no arc
+    emits, less the sum over all symbols.
     """
     for each in wrong:
-        if each.case.problem.is_batch or not np.isfinite(each.given).all() or not each.right.any():
+        problem = each.case.problem
+        if problem.is_batch or not np.isfinite(each.given).all() or not each.right.any():
             continue
-        sums = (each.given / judge.conventions.gradient.of(each.case.problem)[0]).sum(-1)
-        if judge.conventions.variable == "log_probs":
-            node = -sums
-            T = len(node)
-            sums = node - 1 if node.ndim == 1 else np.array(
-                [np.trace(node[:, ::-1], offset) - 1 for offset in range(1 - T, node.shape[1])])
-        if np.abs(sums).max() > 1e3 * each.case.gradient:
+        given = each.given / judge.conventions.gradient.of(problem)[0]
+        node = -given.sum(-1)
+        if judge.conventions.variable == "logits":
+            scores = judge.subject.scores_of(problem)
+            others = ~replace(problem, blank=judge.conventions.blank_of(problem)).entries()
+            multiples, *_ = softmax_multiples(given, np.exp(log_softmax(scores)), others, each.case.gradient)
+            if multiples is None or np.isnan(multiples).any():  # of RNN-T's node no other sum is known than that
+                if np.abs(node).max() > 1e3 * each.case.gradient and node.ndim == 1:
+                    return False
+                continue
+            node = node + multiples
+        T = len(node)
+        sums = node if node.ndim == 1 else np.array(
+            [np.trace(node[:, ::-1], offset) for offset in range(1 - T, node.shape[1])])
+        if np.abs(sums - 1).max() > 1e3 * each.case.gradient:
             return False
     return True
 

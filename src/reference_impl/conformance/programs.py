@@ -66,7 +66,11 @@ class Program:
         self._process = None
 
     def __enter__(self) -> Subject:
-        about = self._about()
+        try:
+            about = self._about()
+        except NotAnswering as error:
+            name = self.command[0]
+            raise error if str(error).startswith(name) else NotAnswering(f"{name}: {error}") from error
         problem = _fault(about)
         if problem:
             self._stop()
@@ -139,7 +143,8 @@ class Program:
             raise self._given_up(f"no answer after {patience:g} s") from None
         if not line:
             self._process.wait()
-            raise self._given_up(f"the program ended with {_status(self._process.returncode)}: {self._last_words()}")
+            said = f"the program ended with {_status(self._process.returncode)}"
+            raise self._given_up(f"{said}: {words}" if (words := self._last_words()) else said)
         try:
             found = json.loads(line)
         except ValueError:
@@ -181,10 +186,11 @@ def _fault(about):
     try:
         check_choice("kind", about.get("kind"), ("ctc", "rnnt"))
         check_choice("scores", about.get("scores", "logits"), ("logits", "log_probs"))
-        for each in about.get("can", ()):
-            check_choice("can", each, CAN)
-        for each in about.get("precisions", ()):
-            check_choice("precisions", each, PRECISIONS)
-    except ValueError as error:
+        for name, known in (("can", CAN), ("precisions", PRECISIONS)):
+            if not isinstance(about.get(name, []), list):
+                raise TypeError(f"{name} = {about[name]!r}; expected a list of {', '.join(map(repr, known))}")
+            for each in about.get(name, ()):
+                check_choice(name, each, known)
+    except (TypeError, ValueError) as error:
         return str(error)
     return ""

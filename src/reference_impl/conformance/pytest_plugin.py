@@ -9,6 +9,8 @@ the top `conftest.py`: ``pytest_plugins = ["reference_impl.conformance.pytest_pl
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 
 __all__ = ["conformance"]
@@ -19,7 +21,7 @@ def conformance():
     """A function that grades a loss and fails the test if something is wrong: ``conformance(loss, kind=...)``.
 
     ``batch=True`` is for a torch loss with torch's arguments; other arguments are those of :func:`.grade`. It returns
-    the report.
+    the report, and warns if no gradient, or no loss, came back to be checked.
     """
     from . import function_subject, grade, torch_subject  # only suites that ask for it wait for this import
 
@@ -28,5 +30,7 @@ def conformance():
         report = grade(subject, **how)
         if not report.right:
             pytest.fail(f"\n{report}", pytrace=False)
+        if report.unchecked:
+            warnings.warn(report.unchecked, stacklevel=2)
         return report
     return grade_in_test

@@ -68,14 +68,20 @@ class LossReport:
         of = [each for group, each in self.groups.items() if group != AFTERWARDS]
         return Counted(sum(each.asked for each in of), sum(each.wrong for each in of))
 
+    @property
+    def unchecked(self) -> str:
+        """A sentence on the gradient, or the loss, if that never came back; empty if both did, or neither."""
+        missing = {"loss", "gradient"} - self.identified.given
+        return f"No {missing.pop()} came back, and none was checked." if len(missing) == 1 else ""
+
     def __str__(self):
         lines = [f"{self.name} {self.version}".strip() + f" ({ {'ctc': 'CTC', 'rnnt': 'RNN-T'}[self.kind]}): "
-                 + ("right" if self.right else f"{len(self.findings)} finding{'s' * (len(self.findings) != 1)}"), ""]
+                 + self._verdict(), ""]
         lines += self._conventions()
         if self.groups:
             each_group = [f"{name} {each.asked - each.wrong}/{each.asked}" for name, each in self.groups.items()]
-            total = self.counted
-            lines += ["", f"{total.asked - total.wrong} of {total.asked} cases right: {', '.join(each_group)}"]
+            total, of = self.counted, f"{next(iter(self.identified.given))}s" if self.unchecked else "cases"
+            lines += ["", f"{total.asked - total.wrong} of {total.asked} {of} right: {', '.join(each_group)}"]
         if self.left_out:
             lines.append(f"Not asked: {', '.join(self.left_out)}.")
         lines += self._accuracy()
@@ -85,6 +91,13 @@ class LossReport:
                 lines.append(f"   {', '.join(finding.fields)}: {_some(finding.cases)}")
             lines += [f"   {line}" for line in finding.example.splitlines()]
         return "\n".join(lines)
+
+    def _verdict(self):
+        if not self.right:
+            return f"{len(self.findings)} finding{'s' * (len(self.findings) != 1)}"
+        if not self.unchecked:
+            return "right"
+        return f"the {next(iter(self.identified.given))} is right; {self.unchecked[0].lower()}{self.unchecked[1:-1]}"
 
     def _conventions(self):
         conventions, identified = self.identified.conventions, self.identified
@@ -101,6 +114,7 @@ class LossReport:
                          + (f", clamped at {named['clamp']}" if conventions.clamp else "") + ".")
         lines += [f"The {field} follows no known convention on ordinary utterances." for field in ("loss", "gradient")
                   if field in identified.given and not getattr(identified, field)]
+        lines += [self.unchecked] * bool(self.unchecked and not self.right)
         lines += [f"{name.removeprefix('log_').capitalize()} {said or 'has no name here'}."
                   for name, said in identified.prefixes.items()]
         if identified.precision != "float64":
@@ -121,7 +135,7 @@ class LossReport:
         identified = self.identified
         return _plain({
             "name": self.name, "version": self.version, "kind": self.kind, "right": self.right,
-            "conventions": identified.conventions.named(), "departures": identified.departures(),
+            "conventions": identified.named(), "departures": identified.departures(),
             "identified": {"loss": identified.loss, "gradient": identified.gradient, "given": sorted(identified.given)},
             "label_is_blank": identified.label_is_blank, "prefixes": dict(identified.prefixes),
             "expected": dict(self.expected),
@@ -146,9 +160,12 @@ class LossReport:
         for group in self.left_out:
             case = ElementTree.SubElement(suite, "testcase", classname=self.name, name=group)
             ElementTree.SubElement(case, "skipped", message="the loss takes no such input, or it was left out")
-        suite.set("tests", str(len(names) + len(self.left_out)))
+        if self.unchecked:
+            case = ElementTree.SubElement(suite, "testcase", classname=self.name, name="what did not come back")
+            ElementTree.SubElement(case, "skipped", message=self.unchecked)
+        suite.set("tests", str(len(names) + len(self.left_out) + bool(self.unchecked)))
         suite.set("failures", str(sum(group in failures for group in names)))
-        suite.set("skipped", str(len(self.left_out)))
+        suite.set("skipped", str(len(self.left_out) + bool(self.unchecked)))
         ElementTree.indent(suite)
         return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
 

@@ -24,6 +24,8 @@ LAYOUTS = {"ctc": {"(B, T, V)": (0, 1, 2), "(T, B, V)": (1, 0, 2), "(B, V, T)": 
 
 #: What a loss may compute in, the most exact first.
 PRECISIONS = ("float64", "float32", "float16", "bfloat16")
+#: What a function may return by name.
+_OUTPUTS = ("loss", "gradient", "log_alpha", "log_beta")
 _OF_BATCHES = frozenset({"batch", "upstream", "second backward", "inputs after"})
 
 
@@ -89,19 +91,12 @@ def function_subject(function: Callable, kind: str, *, name="", scores="logits")
     one of the first two alone: a number, or an array. Tensors are taken for arrays. If it returns float32, or less, it
     is compared as such.
     """
-    check_choice("kind", kind, ("ctc", "rnnt"))
+    _check(function, kind)
     check_choice("scores", scores, ("logits", "log_probs"))
 
     def call(problem, handed, precision):
         targets = np.array(problem.targets, dtype=np.int64)
-        outputs = _called(function, handed, targets, blank=problem.blank)
-        if isinstance(outputs, tuple | list) and len(outputs) == 2:
-            outputs = dict(zip(("loss", "gradient"), outputs, strict=True))
-        elif isinstance(outputs, tuple) or outputs is None:
-            said = "nothing" if outputs is None else f"a tuple of {len(outputs)}"
-            raise Refused("TypeError", f"it returns {said}; expected the loss and its gradient")
-        elif not isinstance(outputs, dict):
-            outputs = {"gradient" if np.ndim(outputs) else "loss": outputs}
+        outputs = _by_name(_called(function, handed, targets, blank=problem.blank), handed.shape)
         found = _as_arrays(outputs)
         if "loss" in found and found["loss"].size == 1:
             found["loss"] = found["loss"].reshape(())
@@ -109,6 +104,31 @@ def function_subject(function: Callable, kind: str, *, name="", scores="logits")
 
     return Subject(kind, call, name or getattr(function, "__name__", "loss"), scores=scores,
                    can=frozenset({"inputs after", "alpha", "beta"}))
+
+
+def _check(function, kind):
+    if not callable(function):
+        raise TypeError(f"function = {function!r}; expected something that can be called")
+    check_choice("kind", kind, ("ctc", "rnnt"))
+
+
+def _by_name(outputs, shape):
+    """What a function of one utterance returned, as a dict; scores have that shape."""
+    if isinstance(outputs, dict):
+        odd = [name for name in outputs if name not in _OUTPUTS]
+        if odd:
+            raise Refused("ValueError", f"it returns a dict with {odd[0]!r}; expected names of {', '.join(_OUTPUTS)}")
+        return outputs
+    if outputs is None:
+        raise Refused("TypeError", "it returns nothing; expected the loss and its gradient")
+    if isinstance(outputs, tuple | list) and len(outputs) == 2:
+        first, second = (np.shape(_detached(each)) if each is not None else () for each in outputs)
+        if first == shape and np.prod(shape) > 1 == np.prod(second):
+            raise Refused("TypeError", "it returns (gradient, loss); expected (loss, gradient)")
+        return dict(zip(("loss", "gradient"), outputs, strict=True))
+    if isinstance(outputs, tuple):
+        raise Refused("TypeError", f"it returns a tuple of {len(outputs)}; expected the loss and its gradient")
+    return {"gradient" if np.ndim(_detached(outputs)) else "loss": outputs}
 
 
 def candidate_subject(candidate, *, name="") -> Subject:
@@ -132,13 +152,13 @@ def candidate_subject(candidate, *, name="") -> Subject:
 def torch_subject(function: Callable, kind: str, *, name="", scores="logits", layout="", twice=True) -> Subject:
     """A torch loss with the usual arguments: ``function(scores, targets, logit_lengths, target_lengths, blank=0)``.
 
-    It returns the losses (B,) or a reduced one; the gradient is autograd's. ``layout`` is one of ``LAYOUTS``;
-    without ``twice`` there is no second backward pass.
+    It returns the losses (B,) or a reduced one, () or (1,); the gradient is autograd's, if they have one. ``layout`` is
+    one of ``LAYOUTS``; without ``twice`` there is no second backward pass.
     Targets and lengths are int64, or int32 where that raises.
     """
     import torch
 
-    check_choice("kind", kind, ("ctc", "rnnt"))
+    _check(function, kind)
     layout = layout or next(iter(LAYOUTS[kind]))
     check_choice("layout", layout, tuple(LAYOUTS[kind]))
     axes = LAYOUTS[kind][layout]
@@ -156,31 +176,51 @@ def torch_subject(function: Callable, kind: str, *, name="", scores="logits", la
             except Refused:
                 if integers == torch.int32:
                     raise
-        if not isinstance(losses, torch.Tensor) or not losses.requires_grad:
-            raise Refused("TypeError", f"it returns {type(losses).__name__} without a gradient; expected a tensor")
-        upstream = np.ones(len(handed)) if problem.upstream is None else np.array(problem.upstream, dtype=np.float64)
+        losses = _of_utterances(losses, len(handed))
+        found = {"loss": losses.detach().double().numpy().copy()}
+        if losses.requires_grad:
+            found |= gradients(losses, leaf, problem)
+        found["scores_after"] = np.where(_back(leaf.detach() == before, axes) | np.isnan(handed), handed,
+                                         _back(leaf.detach(), axes))
+        found["targets_after"] = given[0].numpy().copy()
+        if problem.is_batch:
+            return found
+        return {key: value[0] if value.ndim else value for key, value in found.items()}
+
+    def gradients(losses, leaf, problem):
+        upstream = np.ones(losses.numel()) if problem.upstream is None else np.array(problem.upstream, dtype=np.float64)
         upstream = torch.tensor(upstream if losses.ndim else upstream[0], dtype=losses.dtype)
-        upstream = upstream.reshape(losses.shape)
 
         def back(factor=1):
             return _called(torch.autograd.grad, losses, leaf, factor * upstream, retain_graph=True)[0]
 
         first = back()
         kept = first.clone()
-        found = {"loss": losses.detach().double().numpy().copy(), "gradient": _back(kept, axes),
-                 "scores_after": np.where(_back(leaf.detach() == before, axes) | np.isnan(handed), handed,
-                                          _back(leaf.detach(), axes)),
-                 "targets_after": given[0].numpy().copy()}
+        found = {"gradient": _back(kept, axes)}
         if twice:
             found["second_gradient"] = _back(back(), axes)
             back(2)
             found["gradient_after"] = _back(first, axes)
-        if problem.is_batch:
-            return found
-        return {key: value[0] if value.ndim else value for key, value in found.items()}
+        return found
 
     return Subject(kind, call, name or getattr(function, "__name__", "loss"), torch.__version__, scores,
                    ("float64", "float32"), _OF_BATCHES, layout)
+
+
+def _of_utterances(losses, count):
+    """What a torch loss returned for so many utterances: a tensor (B,), or () of one number for all of them."""
+    import torch
+
+    if isinstance(losses, float | int | np.ndarray | np.generic):
+        losses = _called(torch.as_tensor, np.asarray(losses))
+    expected = f"({count},), one for each utterance, or one number"
+    if not isinstance(losses, torch.Tensor):
+        raise Refused("TypeError", f"it returns {type(losses).__name__}; expected a tensor {expected}")
+    if losses.numel() == 1:
+        return losses.reshape((1,) if count == 1 and losses.ndim else ())
+    if losses.shape != (count,):
+        raise Refused("ValueError", f"it returns losses of shape {tuple(losses.shape)}; expected {expected}")
+    return losses
 
 
 def _back(tensor, axes):

@@ -1,15 +1,16 @@
 """Writes the test vectors, and checks somebody's results against them.
 
     python -m reference_impl.conformance.vectors write [--out FOLDER]
-    python -m reference_impl.conformance.vectors check RESULTS [--vectors FILE] [--without GROUP ...]
+    python -m reference_impl.conformance.vectors check RESULTS [--vectors FILE] [--without GROUP]...
 
-`check` prints by id which term is wrong, and exits with 1 if anything is, or is missing, and with 2 if a file cannot be
-read.
+`check` prints by id which term is wrong, and exits with 1 if anything is, or is missing. The status is 2 if a file
+cannot be read or written.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -33,9 +34,14 @@ def main(arguments=None):
     check = commands.add_parser("check", help="say by id which term is wrong")
     check.add_argument("results", type=Path)
     check.add_argument("--vectors", type=Path, help="the file of vectors; else the one that the results name")
-    check.add_argument("--without", nargs="+", default=(), metavar="GROUP", help="groups that are not looked at")
+    check.add_argument("--without", action="append", default=[], metavar="GROUP",
+                       help="a group that is not looked at; again for more")
     given = parser.parse_args(arguments)
-    return _write(given.out) if given.command == "write" else _check(given)
+    try:
+        return _write(given.out) if given.command == "write" else _check(given)
+    except (OSError, ImportError, ValueError, RecursionError) as error:
+        print(f"{given.command}: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
 
 
 def _write(folder):
@@ -67,21 +73,29 @@ def _part(value):
 
 
 def _check(given):
-    try:
+    with _about(given.results):
         results = read_results(given.results.read_bytes())
         path = given.vectors or FOLDER / f"{results['vectors'].split(' ')[0]}.json"
         if given.vectors is None and path.stem not in LOSSES:
             raise NotResults(f"vectors: {results['vectors'][:60]!r} is not one of the project's; use --vectors.")
+    with _about(path):
         document = json.loads(path.read_text(encoding="utf-8"))
         check_vectors(document)
+    with _about(given.results):
         if document["name"] != results["vectors"]:
             raise NotResults(f"vectors: {results['vectors'][:60]!r}; {path} has {document['name']!r}.")
-        findings = compare(document, results, without=given.without)
-    except (OSError, ValueError, jsonschema.ValidationError) as error:
-        print(f"{given.results}: {getattr(error, 'message', error)}", file=sys.stderr)
-        return 2
+    findings = compare(document, results, without=given.without)
     print(findings)
     return 0 if findings.right else 1
+
+
+@contextlib.contextmanager
+def _about(path):
+    """An error of what is read from a file, with the name of the file."""
+    try:
+        yield
+    except (OSError, ValueError, RecursionError, jsonschema.ValidationError) as error:
+        raise ValueError(f"{path}: {getattr(error, 'message', error)}"[:300]) from error
 
 
 if __name__ == "__main__":

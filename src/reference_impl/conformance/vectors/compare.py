@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...diagnosis import diagnose_values
+from ...diagnosis import constant_of, diagnose_values
+from ...terms import loss_scaling
 from ..encoding import decoded
 from .document import OUTPUTS, answered, problem_of
 from .document import document as document_of
@@ -80,7 +81,7 @@ def compare(document, results, *, without=(), required=()) -> Findings:
     fields = tuple(field for field in OUTPUTS if field in seen or field in required)
     checks = [_Check(case, field, given[case["id"]].get(field), tolerances[field])
               for field in fields for case in cases if case["id"] in given and field in case["outputs"]]
-    wrong = _named([check for check in checks if check.complaint])
+    wrong = _named([check for check in checks if check.complaint]) | _constant(checks)
     checked = tuple(case["id"] for case in cases if case["id"] in given)
     order = {case["id"]: place for place, case in enumerate(cases)}
     return Findings(dict(sorted(wrong.items(), key=lambda item: order[item[0][0]])),
@@ -194,7 +195,8 @@ class _Check:
         norm = (self.expected**2).sum()
         factor = (self.given * self.expected).sum() / norm if norm else 0.0
         if norm and self.near(self.given, factor * self.expected):
-            return f"It is the right gradient, multiplied by {factor:.6g}."
+            scaling = f" (2^{loss_scaling(factor)}: loss scaling?)" if loss_scaling(factor) else ""
+            return f"It is the right gradient, multiplied by {factor:.6g}{scaling}."
         scores = self.problem.logits
         if self.field == "grad_log_probs":
             scores = decoded(self.case["outputs"]["log_probs"])
@@ -202,6 +204,17 @@ class _Check:
                                variable=self.field.removeprefix("grad_"), blank=self.problem.blank)
         return "" if said.right or any("not on the list" in finding for finding in said.findings) else "; ".join(
             said.findings)
+
+
+def _constant(checks):
+    """The sentence for each wrong answer in a field that is the same number everywhere, in all utterances."""
+    found = {}
+    for field in {check.field for check in checks}:
+        given = [check.given.ravel() for check in checks if check.field == field and check.given is not None]
+        said = constant_of(np.concatenate(given)) if len(given) > 1 else ""
+        found |= {(check.case["id"], field): f"It is {said} for everything." for check in checks
+                  if said and check.field == field and check.given is not None and check.complaint}
+    return found
 
 
 def _named(checks):
