@@ -38,6 +38,7 @@ from reference_impl.torch_impl import (
     rnnt_loss,
     tdt_loss,
 )
+from reference_impl.torch_impl.drop_in import torch_ctc
 from reference_impl.torch_impl.pruning import first_rows, simple_scores, smoothed_scores
 
 LABELS = np.array([1, 2])
@@ -385,6 +386,8 @@ CASES += [
      "is imported"),
     (lambda: RNNTPrefixScorer(lambda labels: np.array([[0.0], [2.0]])).start(), ValueError,
      "log-sum-exp of row(())[1] = 2.0; expected at most 0, as of log-probs"),
+    (lambda: torch_ctc.ctc_loss(LOGITS, *[torch.ones(4, 1).long()] * 3, zero_infinity=1), TypeError,
+     "zero_infinity = 1; expected True or False"),
 ]
 
 
