@@ -45,8 +45,8 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
 
     Notes
     -----
-    Losses are torch's, and so is every gradient with respect to logits that feed a log-softmax
-    :claim:`torch-ctc-agrees`. What differs, and why:
+    Losses are torch's. So is the gradient with respect to logits that feed a log-softmax, where an alignment exists and
+    no logit is minus infinity :claim:`torch-ctc-agrees`. What differs, and why:
 
     - The gradient with respect to ``log_probs`` is -occupancy, the derivative of the loss. torch returns
       exp(log_probs) - occupancy, which is the gradient with respect to logits. The vector-Jacobian product of
@@ -64,7 +64,7 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     - ``torch.compile`` and ``torch.export`` make one graph, of concatenated targets as well. A graph has no values to
       check: a bad label or length makes the loss of its utterance NaN, and lengths that do not cut concatenated targets
       apart make all losses NaN. The graph pads these to min(sum(target_lengths), T + 1) columns. Targets with (N, S)
-      axes take less memory there.
+      axes take less time and memory there.
     - ``torch.jit.script`` does not compile this function. ``torch.fx.symbolic_trace`` calls it after
       ``torch.fx.wrap("ctc_loss")`` in the module that imports it, and stops at it otherwise.
 
