@@ -66,9 +66,8 @@ def _(log_probs, targets, blank):
 
 
 @_bug("log_probs", "-log Z missing",
-      "asked in warp-transducer#69",
+      "constructed",
       "mass 1 in each frame or anti-diagonal",
-      claim="warp-transducer-asked-formula",
       believed="The product of alpha, arc and beta is the gradient; `-loglike` comes from nowhere.",
       truth="The derivative of $\\log Z$ is that of $Z$, divided by $Z$ {eq}`eq-rnnt-chain`.")
 def _(log_probs, targets, blank):
@@ -453,7 +452,7 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
 @_bug("log_probs", "log of the upstream gradient",
       "after apex's transducer (apex#1683)",
       "linear in the upstream gradient", batch=True,
-      claim="apex-log-upstream, apex-asked-nan",
+      claim="apex-fused-gradient, apex-asked-nan",
       believed="In the log domain a factor is one more summand.",
       truth="A negative factor has no logarithm, and in $1000 - L$ the loss has one {eq}`eq-kernels-linear`.")
 def _(scores, targets, logit_lengths, target_lengths, *, blank=0):

@@ -81,7 +81,7 @@ GRADIENTS = (
     Row("gradient-fastemit-gpu", (r"their GPU code: the same, and $\lambda\,\gamma_y$ added to the visits",
                                   "logits; the gradient of no loss", "[](../notebooks/65_fastemit.ipynb)"),
         fastemit_fused, None,
-        claims=("nemo-gpu-gradient", "warprnnt-numba-gpu-gradient", "paddle-gpu-gradient")),
+        claims=("nemo-gpu-gradient", "warprnnt-numba-gpu-gradient", "paddle-gpu-fastemit")),
     Row("gradient-k2", ("k2, fast_rnnt: $+$ occupancy of each arc",
                         "arc scores; a gradient of the log-likelihood (hence the sign)", "{eq}`eq-gradient-theorem`"),
         loss_from_k2, loss_from_k2, claims=("k2-gradient", "fast-rnnt-gradient")),

@@ -10,14 +10,11 @@ __all__ = ["NAMES", "QUANTITIES"]
 
 NAMES = (
     Row("logits", ("`logits`",
-                   "activations, `acts` (warp-ctc, warp-transducer), unnormalised log-probs, joiner output"),
-        claims=("warp-ctc-acts", "warp-transducer-acts")),
+                   "activations, `acts`, unnormalised log-probs, joiner output")),
     Row("log-probs", ("`log_probs`", '`lp`, log-softmax output; in some interfaces "input", which may mean either')),
     Row("targets", ("`targets`", "labels, transcript, `labels`, `y`")),
-    Row("logit-lengths", ("`logit_lengths`", "input lengths, `act_lens`, source lengths, `srcLen`"),
-        claims=("warp-ctc-acts",)),
-    Row("target-lengths", ("`target_lengths`", "label lengths, `label_lens`, `tgtLen`"),
-        claims=("warp-transducer-acts",)),
+    Row("logit-lengths", ("`logit_lengths`", "input lengths, `act_lens`, source lengths, `srcLen`")),
+    Row("target-lengths", ("`target_lengths`", "label lengths, `label_lens`, `tgtLen`")),
     Row("blank", ("`blank`", r"null, $\epsilon$, $\phi$, $\varnothing$")),
     Row("occupancy", ("occupancy", r'posterior, occupation probability, soft alignment, "gradient of the scores" (k2), '
                                    r"$\gamma$"), claims=("k2-gradient",)),

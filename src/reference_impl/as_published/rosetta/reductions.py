@@ -47,5 +47,5 @@ REDUCTIONS = (
                         "by the sum of the input lengths (icefall: after subsampling)"), None, by_all_frames,
         claims=("warp-ctc-binding-reductions", "icefall-logged")),
     Row("mean-not", ("warpctc_pytorch by default; what icefall trains on", "by nothing: the sum"), None, total,
-        claims=("warp-ctc-binding-reductions", "icefall-sum")),
+        claims=("warp-ctc-binding-reductions", "icefall-backward-sum")),
 )
