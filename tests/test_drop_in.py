@@ -336,7 +336,6 @@ ctc_loss = torch_ctc.ctc_loss
 torch.fx.wrap("ctc_loss")
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 def test_what_reads_the_source():
     """Neither TorchScript nor symbolic_trace takes the losses, and both take torch's; a wrapped one fx calls."""
     chosen = {"blank": 0, "reduction": "mean"}

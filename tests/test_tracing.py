@@ -122,7 +122,6 @@ def compiled_like(step, inputs, *rest, backend="aot_eager", tolerance=0.0, **opt
 class TestCompiled:
     """``fullgraph=True`` raises where a graph breaks."""
 
-    @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated")  # the inductor uses it
     @pytest.mark.parametrize("backend", BACKENDS)
     @every_kind
     def test_training_step(self, kind, backend):
@@ -233,7 +232,6 @@ class TestCompiled:
         assert_same([found], [computed.clamp(min=0.0)])
 
     @every_kind
-    @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
     @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")  # by Dynamo
     @pytest.mark.parametrize("transform", ["grad", "vmap", "jvp"])
     def test_transforms_of_torch_func(self, kind, transform):

@@ -24,9 +24,6 @@ from torch.utils.checkpoint import checkpoint
 
 from reference_impl.torch_impl import pruned_rnnt_loss, tdt_loss
 
-# torch's forward mode compiles its own decompositions
-pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
-
 
 def case(kind, device="cpu"):
     """Scores, a direction, the losses as a function of the scores, and their mean."""
