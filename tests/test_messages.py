@@ -373,6 +373,8 @@ CASES += [
     (lambda: by_torch("ctc", validate="never"), ValueError, "validate = 'never'; expected one of 'auto', True, False"),
     (lambda: by_torch("rnnt", validate=None), ValueError, "validate = None; expected one of 'auto', True, False"),
     (lambda: variant(monotonic_rnnt_loss, validate=2), ValueError, "validate = 2; expected one of 'auto', True, False"),
+    (lambda: by_torch("rnnt", zero_infinity="False"), TypeError, "zero_infinity = 'False'; expected True or False"),
+    (lambda: by_torch("ctc", overwrite_logits=1), TypeError, "overwrite_logits = 1; expected True or False"),
     (lambda: by_torch("ctc", LOGITS, overwrite_logits=True), ValueError,
      "overwrite_logits = True and logits is a leaf; expected the output of an operation, whose memory nobody else "
      "looks at"),

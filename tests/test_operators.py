@@ -79,7 +79,7 @@ def test_gather(dtype, layout, normalise):
 def test_grid(steps, dtype):
     nodes, final = torch.ones(B, T, U, dtype=torch.bool), torch.tensor([[False, True, True], [True, False, False]] * 3)
     check("grid_losses", [random(B, T, U) for _ in steps], *map(list, zip(*steps, strict=True)), nodes,
-          INTEGERS[1], final, torch.ones(B, dtype=torch.bool), dtype)
+          INTEGERS[1], final, torch.ones(B, dtype=torch.bool), dtype, True)
 
 
 def test_checked():

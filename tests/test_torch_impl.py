@@ -389,7 +389,8 @@ class TestOptions:
         assert torch.equal(module(**options)(*arguments), TORCH[kind](*arguments, **options))
         assert repr(module(**options)) == (
             f"{module.__name__}(blank=3, reduction='sum', zero_infinity=True, inputs='log_probs', backend='torch', "
-            f"validate=False, overwrite_logits=False{', fastemit_lambda=0.0, clamp=None' if kind == 'rnnt' else ''})")
+            f"validate=False, overwrite_logits=False"
+            f"{', extra_rows=False, fastemit_lambda=0.0, clamp=None' if kind == 'rnnt' else ''})")
         assert torch.equal(module()(*tensors(ragged(kind))), TORCH[kind](*tensors(ragged(kind))))
         assert not list(module().parameters())
 

@@ -18,11 +18,13 @@ _WITHOUT_FLOAT64 = ("mps",)  # types of devices; Apple's, and none of CUDA's
 _AXES = {"ctc": (3, "(B, T, V)"), "rnnt": (4, "(B, T, U+1, V)"), "band": (4, "(B, T, Q, V)")}
 
 
-def check_call(reduction, inputs, validate):
-    """Three options of every loss."""
+def check_call(reduction, inputs, validate, **flags):
+    """Three options of every loss, and others that are True or False."""
     _validation.check_choice("reduction", reduction, tuple(REDUCTIONS))
     _validation.check_choice("inputs", inputs, ("logits", "log_probs"))
     _validation.check_choice("validate", validate, _VALIDATE)
+    for name, value in flags.items():
+        _validation.check_bool(name, value)
 
 
 def check_batch(kind, logits, targets, logit_lengths, target_lengths, blank, validate, big_blanks=(), extra_rows=False):

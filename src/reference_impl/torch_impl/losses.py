@@ -136,7 +136,7 @@ def rnnt_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reduct
 
 def _loss(kind, logits, targets, logit_lengths, target_lengths, blank, reduction, zero_infinity, inputs, backend,
           validate, overwrite_logits, extra_rows, *options):
-    arguments.check_call(reduction, inputs, validate)
+    arguments.check_call(reduction, inputs, validate, zero_infinity=zero_infinity, overwrite_logits=overwrite_logits)
     _validation.check_choice("backend", backend, ("auto", "torch", "triton"))
     targets, logit_lengths, target_lengths, blank = arguments.check_batch(
         kind, logits, targets, logit_lengths, target_lengths, blank, validate, extra_rows=extra_rows)
@@ -147,11 +147,11 @@ def _loss(kind, logits, targets, logit_lengths, target_lengths, blank, reduction
     given = there, targets, logit_lengths, target_lengths, blank, inputs == "logits"
     if backend is tensor_ops:
         function = {"ctc": backend.ctc_losses, "rnnt": backend.rnnt_losses}[kind]
-        losses = function(*given, bool(overwrite_logits), *options)
+        losses = function(*given, overwrite_logits, *options)
     elif traced(there):
         losses = {"ctc": backend.ctc_operator, "rnnt": backend.rnnt_operator}[kind](*given, *options)
     else:
-        losses = {"ctc": backend.CTC, "rnnt": backend.RNNT}[kind].apply(*given, bool(overwrite_logits), *options)
+        losses = {"ctc": backend.CTC, "rnnt": backend.RNNT}[kind].apply(*given, overwrite_logits, *options)
     return arguments.reduced(losses, logits.device, zero_infinity, reduction)
 
 

@@ -48,7 +48,7 @@ def arc_rnnt_loss(blank_scores, label_scores, logit_lengths, target_lengths, *, 
     >>> round(torch.exp(-loss).item(), 6), halves[0].grad.tolist(), halves[1].grad.tolist()
     (0.25, [[[-0.5, -0.5], [-0.0, -1.0]]], [[[-0.5], [-0.5]]])
     """
-    arguments.check_call(reduction, "log_probs", validate)
+    arguments.check_call(reduction, "log_probs", validate, zero_infinity=zero_infinity)
     label_frames = _validation.check_choice("label_frames", label_frames, (0, 1))
     logit_lengths, target_lengths = arguments.check_arcs(
         blank_scores, label_scores, logit_lengths, target_lengths, validate)
@@ -112,7 +112,7 @@ def monotonic_rnnt_loss(logits, targets, logit_lengths, target_lengths, *, blank
     >>> round(torch.exp(-loss).item(), 12)
     0.375
     """
-    arguments.check_call(reduction, inputs, validate)
+    arguments.check_call(reduction, inputs, validate, zero_infinity=zero_infinity)
     targets, logit_lengths, target_lengths, blank = arguments.check_batch(
         "rnnt", logits, targets, logit_lengths, target_lengths, blank, validate, extra_rows=extra_rows)
     losses = tensor_ops.monotonic_losses(
@@ -151,7 +151,7 @@ def multi_blank_rnnt_loss(logits, targets, logit_lengths, target_lengths, *, big
     >>> round(torch.exp(-loss).item(), 12)
     0.3125
     """
-    arguments.check_call(reduction, inputs, validate)
+    arguments.check_call(reduction, inputs, validate, zero_infinity=zero_infinity)
     sigma = _validation.check_sigma(sigma)
     arguments.check_scores("logits", logits, 4, "(B, T, U+1, V)")
     big_blanks = _validation.check_big_blanks(
@@ -200,7 +200,7 @@ def tdt_loss(logits, duration_logits, targets, logit_lengths, target_lengths, *,
     >>> round(36 * torch.exp(-loss).item(), 4)
     7.0
     """
-    arguments.check_call(reduction, inputs, validate)
+    arguments.check_call(reduction, inputs, validate, zero_infinity=zero_infinity, final_blank=final_blank)
     sigma, durations = _validation.check_sigma(sigma), _validation.check_durations(durations)
     targets, logit_lengths, target_lengths, blank = arguments.check_batch(
         "rnnt", logits, targets, logit_lengths, target_lengths, blank, validate, extra_rows=extra_rows)
@@ -208,7 +208,7 @@ def tdt_loss(logits, duration_logits, targets, logit_lengths, target_lengths, *,
                            "as logits, and D, the number of durations")
     both = map(arguments.to_lattice, (logits, duration_logits))
     losses = tensor_ops.tdt_losses(*both, targets, logit_lengths, target_lengths, blank, inputs == "logits", durations,
-                                   sigma, bool(final_blank))
+                                   sigma, final_blank)
     return arguments.reduced(losses, logits.device, zero_infinity, reduction)
 
 
@@ -242,7 +242,7 @@ def pruned_rnnt_loss(logits, first_rows, targets, logit_lengths, target_lengths,
     >>> round(32 * torch.exp(-loss).item(), 12)
     2.0
     """
-    arguments.check_call(reduction, inputs, validate)
+    arguments.check_call(reduction, inputs, validate, zero_infinity=zero_infinity)
     label_frames = _validation.check_choice("label_frames", label_frames, (0, 1))
     targets, logit_lengths, target_lengths, blank = arguments.check_batch(
         "band", logits, targets, logit_lengths, target_lengths, blank, validate)
