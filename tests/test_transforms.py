@@ -4,6 +4,8 @@ The gradient and the derivative of the gradient, by which all of it is judged, a
 test_torch_impl.py.
 """
 
+import threading
+
 import numpy as np
 import pytest
 import torch
@@ -109,14 +111,28 @@ class TestFunc:
         assert_same(func.jvp(func.grad(mean), (scores,), (direction,))[1], expected)
         assert_same(func.grad(lambda scores: (func.grad(mean)(scores) * direction).sum())(scores), expected)
 
+    def test_forward_in_forward(self, kind, device):
+        """torch calls the rule of forward mode without forward mode: the product would be 0 without a word."""
+        scores, direction, _, mean = case(kind, device)
+        with pytest.raises(RuntimeError, match="forward mode inside forward mode was asked for; expected reverse mode"):
+            func.jvp(lambda scores: func.jvp(mean, (scores,), (direction,))[1], (scores.detach(),), (direction,))
+
+    def test_forward_mode_of_a_direction(self, kind, device):
+        """A product with the Hessian is linear in the direction: its derivative there is no third one of the loss."""
+        scores, direction, _, mean = case(kind, device)
+        _, pull_back = func.vjp(func.grad(mean), scores.detach())
+        _, along = func.jvp(lambda direction: pull_back(direction)[0], (direction,), (direction.cos(),))
+        assert_same(along, times_hessian(mean, scores, direction.cos()))
+
     def test_third_derivative(self, kind, device):
         scores, direction, _, mean = case(kind, device)
 
         def product(scores):
             return func.grad(lambda scores: (func.grad(mean)(scores) * direction).sum())(scores).sum()
 
-        with pytest.raises(RuntimeError, match="a third derivative of a loss was asked for; expected two at most"):
-            func.grad(product)(scores.detach())
+        for derivative in (func.grad(product), func.jacfwd(product)):
+            with pytest.raises(RuntimeError, match="a third derivative of a loss was asked for; expected two at most"):
+                derivative(scores.detach())
 
 
 # the tests' band of pruned RNN-T is made of the values of lengths
@@ -136,6 +152,13 @@ class TestVmap:
         rest[1] = rest[1] + 7
         with pytest.raises(ValueError, match=r"logit_lengths\[0\] = 12; expected \d <= length <= T = 5"):
             func.vmap(loss)(scores.detach(), *rest)
+
+    def test_no_batch(self, kind):
+        """What a sample lacks is an axis of the batch."""
+        scores, *rest = tensors(ragged(kind))
+        with pytest.raises(ValueError, match="logit_lengths has no axis inside vmap; expected the batch first, as "):
+            func.vmap(lambda scores, targets, frames, labels: TORCH[kind](scores[None], targets[None], frames, labels))(
+                scores.detach(), *rest)
 
     def test_other_axes(self, kind):
         """Only the scores are mapped, along their last axis; and only the integers."""
@@ -181,6 +204,61 @@ def test_fields(option):
     assert_same(functional.jacobian(losses, scores, vectorize=True), expected)
     with pytest.raises(RuntimeError, match="the second derivative of a loss was asked for; expected"):
         func.grad(lambda scores: func.grad(lambda scores: losses(scores).sum())(scores).sum())(scores.detach())
+
+
+@every_torch_loss
+def test_threads_of_the_engine(kind):
+    """Many gradients at once where autograd runs a backward pass in another thread: as on CUDA, or nested deeply."""
+    scores, _, losses, _ = case(kind)
+    threads = set()
+
+    class Nested(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, scores, depth):
+            ctx.depth = depth
+            ctx.save_for_backward(scores)
+            return losses(scores)
+
+        @staticmethod
+        def backward(ctx, upstream):
+            threads.add(threading.get_ident())
+            inner = ctx.saved_tensors[0].detach().requires_grad_()
+            with torch.enable_grad():
+                values = Nested.apply(inner, ctx.depth - 1) if ctx.depth else losses(inner)
+            return torch.autograd.grad(values, inner, upstream)[0], None
+
+    values = Nested.apply(scores, 70)
+    ones = torch.eye(len(values), dtype=torch.float64)
+    found, = torch.autograd.grad(values, scores, ones, is_grads_batched=True)
+    assert len(threads) > 1
+    assert_same(found, rows(losses, scores))
+
+
+@every_kind
+def test_half_precision_in_forward_mode(kind):
+    """The product is summed in float32: in half precision it would overflow, or lose digits."""
+    scores, *rest = tensors(ragged(kind), dtype=torch.float16)
+    direction = torch.full_like(scores, 600.0) * torch.arange(scores.shape[-1])
+
+    def loss(scores):
+        return TORCH[kind](scores, *rest, reduction="sum")
+
+    expected = (torch.autograd.grad(loss(scores), scores)[0].double() * direction.double()).sum()
+    found = func.jvp(loss, (scores.detach(),), (direction,))[1]
+    assert found.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+@every_kind
+def test_tangent_of_an_upstream_gradient(kind):
+    """In forward mode, of a graph that is older than it."""
+    scores, _, losses, _ = case(kind)
+    values = losses(scores)
+    upstream, tangent = torch.ones_like(values), torch.arange(1.0, 1 + len(values), dtype=values.dtype)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(upstream, tangent)
+        gradient, = torch.autograd.grad(values, scores, dual, retain_graph=True)
+        found = torch.autograd.forward_ad.unpack_dual(gradient).tangent
+    assert_same(found, torch.autograd.grad(values, scores, tangent)[0])
 
 
 @every_kind
@@ -298,16 +376,12 @@ def test_tensor_subclasses(kind, inputs, reduction):
 
 class TestExtraRows:
     @every_device
-    @pytest.mark.parametrize("kind", ["rnnt", *(kind for kind in VARIANTS if kind in TORCH)])
+    @pytest.mark.parametrize("kind", ["rnnt", *(kind for kind in VARIANTS if kind in TORCH and kind != "pruned")])
     def test_are_padding(self, kind, device):
         """Rows beyond those of the targets change nothing, hold NaN, and get gradient 0."""
         scores, targets, *lengths = tensors(ragged(kind), device)
         wide = torch.nn.functional.pad(scores.detach(), (0, 0, 0, 2), value=torch.nan).requires_grad_()
-        try:
-            losses = TORCH[kind](wide, targets, *lengths, reduction="none", extra_rows=True)
-        except TypeError as error:
-            assert "extra_rows" in str(error) and kind in ("constrained", "pruned")
-            return
+        losses = TORCH[kind](wide, targets, *lengths, reduction="none", extra_rows=True)
         expected = TORCH[kind](scores, targets, *lengths, reduction="none")
         assert torch.equal(losses, expected)
         gradient, = torch.autograd.grad(losses.sum(), wide)

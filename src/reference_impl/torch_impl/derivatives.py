@@ -42,8 +42,7 @@ class Apart(torch.autograd.Function):
         dims = [0 if _is_of_autograds_vmap(each) else None for each in arguments]
         if all(dim is None for dim in dims):
             return cls.apply(*arguments)
-        level = torch._C._vmapmode_increment_nesting() - 1
-        torch._C._vmapmode_decrement_nesting()
+        level = max(_level(each) for each, dim in zip(arguments, dims, strict=True) if dim == 0)
         arguments = [each if dim is None else torch._remove_batch_dim(each, level, 1, 0)
                      for each, dim in zip(arguments, dims, strict=True)]
         size = next(len(each) for each, dim in zip(arguments, dims, strict=True) if dim == 0)
@@ -55,6 +54,11 @@ class Apart(torch.autograd.Function):
 
 def _is_of_autograds_vmap(argument):
     return isinstance(argument, torch.Tensor) and torch._C._functorch.is_legacy_batchedtensor(argument)
+
+
+def _level(batched):
+    """Of autograd's vmap, asked of the tensor: threads of the engine, which run backward passes, do not know it."""
+    return max(level for level in range(1, 65) if torch._remove_batch_dim(batched, level, 0, 0).shape[0])
 
 
 class _Refusal(Apart):
@@ -70,6 +74,10 @@ class _Refusal(Apart):
 
     @staticmethod
     def backward(ctx, upstream):
+        raise RuntimeError(ctx.message)
+
+    @staticmethod
+    def jvp(ctx, *_):
         raise RuntimeError(ctx.message)
 
 
@@ -97,7 +105,7 @@ def overwriting(backward):
     """A decorator for a backward pass, ``backward(flow, logits, ...)``, that writes its gradient over the logits."""
     @functools.wraps(backward)
     def wrapper(flow, logits, *others):
-        if _is_batched(flow):
+        if _is_transformed(flow):
             raise RuntimeError(_SEVERAL)
         with torch.no_grad():
             gradient = backward(flow, logits, *others)
@@ -105,14 +113,28 @@ def overwriting(backward):
     return wrapper
 
 
-def _has_transforms():
-    """Whether torch.func or forward-mode differentiation is at work."""
-    return torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
+def _has_tangent(value):
+    """Whether forward mode differentiates a tensor. Its level is that of all threads, so it alone says nothing."""
+    forward_ad = torch.autograd.forward_ad
+    return (forward_ad._current_level >= 0 and isinstance(value, torch.Tensor)
+            and forward_ad.unpack_dual(value).tangent is not None)
 
 
-def _is_batched(upstream):
-    """Whether an upstream gradient stands for many."""
-    return torch._C._functorch.is_functorch_wrapped_tensor(upstream) or _is_of_autograds_vmap(upstream)
+def _has_transforms(values):
+    """Whether torch.func or forward mode is at work on some of the values."""
+    return torch._C._are_functorch_transforms_active() or any(map(_has_tangent, values))
+
+
+def _is_transformed(upstream):
+    """Whether an upstream gradient stands for many, or has a tangent."""
+    return (torch._C._functorch.is_functorch_wrapped_tensor(upstream) or _is_of_autograds_vmap(upstream)
+            or _has_tangent(upstream))
+
+
+def _refuse_forward_in_forward():
+    """torch calls a ``jvp`` with forward mode switched off: an outer tangent would be 0 without a word."""
+    if torch._functorch.eager_transforms.JVP_NESTING > 1:
+        raise RuntimeError("forward mode inside forward mode was asked for; expected reverse mode for one of the two")
 
 
 def transformable(count):
@@ -126,7 +148,7 @@ def transformable(count):
 
         @functools.wraps(loss)
         def wrapper(*arguments, **options):
-            if not _has_transforms():
+            if not _has_transforms((*arguments, *options.values())):
                 return loss(*arguments, **options)
             if torch.compiler.is_compiling():
                 torch._dynamo.graph_break("torch.func and forward mode differentiate a loss in eager mode only")
@@ -137,7 +159,7 @@ def transformable(count):
             given.apply_defaults()
             tensors, options = given.args, given.kwargs
             reduction = _validation.check_choice("reduction", options.pop("reduction"), tuple(REDUCTIONS))
-            options.pop("overwrite_logits", None)
+            _validation.check_bool("overwrite_logits", options.pop("overwrite_logits", False))
             losses = functools.partial(loss, reduction="none", **options)
             if not all(isinstance(each, torch.Tensor) for each in tensors):
                 return losses(*tensors)  # which says what is wrong with them
@@ -159,6 +181,11 @@ class _OfScores(Apart):
         N, dims = info.batch_size, in_dims[2:]
         if all(dim is None for dim in dims[:count]):  # many gradients of the same scores: no copies of these
             return super().vmap(info, in_dims, function, count, *tensors)
+
+        for i, (tensor, dim) in enumerate(zip(tensors, dims, strict=True)):
+            if tensor.ndim == (dim is not None):
+                name = [*inspect.signature(function).parameters, "an upstream gradient"][min(i, len(tensors))]
+                raise ValueError(f"{name} has no axis inside vmap; expected the batch first, as {name}[None] has it")
 
         def folded(tensor, dim):
             tensor = tensor.expand(N, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
@@ -194,12 +221,12 @@ class _Losses(_OfScores):
 
     @staticmethod
     def jvp(ctx, _, __, *tangents):
+        _refuse_forward_in_forward()
         tensors, directions = ctx.saved_tensors, tangents[:ctx.count]
         ones = torch.ones_like(_Losses.apply(ctx.function, ctx.count, *tensors))
         gradients = _Gradient.of(ctx.function, ctx.count, *tensors, ones)
-        along = sum((each * direction).sum(tuple(range(1, each.ndim)))
-                    for each, direction in zip(gradients, directions, strict=True) if direction is not None)
-        return along.to(ones.dtype)
+        return sum((each.to(ones.dtype) * direction).sum(tuple(range(1, each.ndim)))
+                   for each, direction in zip(gradients, directions, strict=True))
 
 
 class _Gradient(_OfScores):
@@ -219,11 +246,9 @@ class _Gradient(_OfScores):
 
     @staticmethod
     def jvp(ctx, _, __, *tangents):
+        _refuse_forward_in_forward()
         *tensors, upstream = ctx.saved_tensors
-        *_, of_upstream = tangents
-        directions = [torch.zeros_like(each) if direction is None else direction
-                      for each, direction in zip(tensors[:ctx.count], tangents[:ctx.count], strict=True)]
-        return _along(ctx.function, ctx.count, tensors, upstream, directions, of_upstream)
+        return _along(ctx.function, ctx.count, tensors, upstream, tangents[:ctx.count], tangents[-1])
 
 
 class _Second(_OfScores):
@@ -250,8 +275,9 @@ class _Second(_OfScores):
         return None, None, *[None] * (len(tensors) + 1), *directions
 
     @staticmethod
-    def jvp(ctx, *_):
-        raise RuntimeError(THIRD)
+    def jvp(ctx, *tangents):
+        _refuse_forward_in_forward()
+        return _Second.of(ctx.function, ctx.count, *ctx.saved_tensors[:-ctx.count], *tangents[-ctx.count:])
 
 
 def _graph(function, count, tensors):
@@ -271,8 +297,6 @@ def _second(function, count, tensors, upstream, directions):
 def _along(function, count, tensors, upstream, of_scores, of_upstream):
     """How the gradients change as the scores and the upstream gradient go in directions: the Hessian is symmetric."""
     along = _second(function, count, tensors, upstream, of_scores)[:count]
-    if of_upstream is None:
-        return along
     gradients = _Gradient.of(function, count, *tensors, of_upstream)
     return tuple(a + b for a, b in zip(along, gradients, strict=True))
 
@@ -287,7 +311,7 @@ def twice_differentiable(backward):
     @functools.wraps(backward)
     def wrapper(ctx, upstream):
         tensors = ctx.saved_tensors
-        if _is_batched(upstream):
+        if _is_transformed(upstream):
             if ctx.overwrite:
                 raise RuntimeError(_SEVERAL)
             return _Gradient.of(ctx.again, 1, *tensors[:4], upstream)[0]

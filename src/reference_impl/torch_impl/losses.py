@@ -76,10 +76,11 @@ def ctc_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reducti
     values that the graph is run with. A traced loss has no second derivative; in eager mode a loss has. A saved program
     needs ``import reference_impl.torch_impl`` where it is loaded.
 
-    The transforms of ``torch.func`` (``grad``, ``vjp``, ``jvp``, ``vmap``, ``jacrev``, ``jacfwd``, ``hessian``), the
-    functions of ``torch.autograd.functional``, and forward-mode differentiation work in eager mode, where
-    ``overwrite_logits`` then has no effect; inside ``torch.compile`` they break the graph. ``vmap`` makes one batch of
-    many. A third derivative raises; for one, differentiate :func:`.naive.ctc_loss`.
+    The transforms of ``torch.func`` (``grad``, ``vjp``, ``jvp``, ``vmap``, ``jacrev``, ``jacfwd``, ``hessian``),
+    forward-mode differentiation and the functions of ``torch.autograd.functional`` work in eager mode; inside
+    ``torch.compile`` they break the graph. In the first two ``overwrite_logits`` has no effect. ``vmap`` over the
+    scores makes one batch of many. Forward mode inside forward mode raises, so take reverse mode for one of the two,
+    and so does a third derivative; for one, differentiate :func:`.naive.ctc_loss`.
 
     Examples
     --------
