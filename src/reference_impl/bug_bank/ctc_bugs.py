@@ -47,9 +47,9 @@ def _emissions(log_probs, targets, blank):
 # CTC: the wrong lattice. Loss and gradient agree with each other, so differences of the loss show nothing.
 
 @_bug("logits", "skip between equal labels",
-      "constructed, from the questions in tensorflow#12215 and #23332",
+      "constructed, from the question in tensorflow#12215",
       "loss is the path sum, every small target",
-      claim="tensorflow-thread-12215, tensorflow-thread-23332",
+      claim="tensorflow-thread-12215",
       believed="As many frames as labels are enough.",
       truth="Two equal labels in a row need one more frame, for the blank between them "
             "{eq}`eq-practice-feasible`.")

@@ -44,7 +44,7 @@ def rnnt_loss(logits, targets, logit_lengths, target_lengths, blank=-1, clamp=-1
 
     Notes
     -----
-    Losses and gradients are torchaudio's :claim:`torchaudio-returned`. What differs, and why:
+    On the CPU, losses and gradients are torchaudio's :claim:`torchaudio-returned`. What differs, and why:
 
     - Masked logits make no NaN. In torchaudio one inner node without a way in or out makes loss or gradient NaN, even
       if alignments pass elsewhere :claim:`torchaudio-log-add, torchaudio-returned`. Where none exists, the loss here is
