@@ -444,7 +444,7 @@ def test_log_probs_wanted():
 
 
 def test_half_precision():
-    row = answer("May the lattice be float16?")
+    row = answer("May the lattice be float16, or the logits?")
     near = torch.tensor(5000.0, dtype=torch.bfloat16)
     assert np.spacing(np.float16(5000)) == 4 and "steps of 4 " in row
     next_up = torch.nextafter(near, torch.tensor(1e4, dtype=torch.bfloat16))

@@ -112,7 +112,7 @@ def _(logits, targets, blank):
       truth="A path must also end in one of the last two {eq}`eq-ctc-total`, and in one frame only the label's "
             "state is both {eq}`eq-ctc-alpha-zeros`.")
 def _(logits, targets, blank):
-    """In one frame only the last two states complete the target, but the first two are counted."""
+    """In one frame only the label's state completes a target of one label, but the first two states are counted."""
     log_probs, a, _, log_z = _ctc(logits, targets, blank)
     unpruned = LOG.sum(a[0, :2]) if len(logits) == 1 else log_z
     return -unpruned, ctc.grad_logits(logits, targets, blank=blank)
@@ -269,7 +269,7 @@ def _(logits, targets, blank):
 
 
 @_bug("logits", "loss 0 where no alignment exists",
-      "after warp-ctc and Paddle (chainer#5614)",
+      "after warp-ctc (chainer#5614) and Paddle",
       "no alignment: loss inf, gradient 0",
       claim="warp-ctc-no-alignment, paddle-ctc-warp-ctc, chainer-thread-5614",
       believed="An utterance that cannot be aligned teaches nothing, so its loss is 0.",
@@ -451,7 +451,8 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
       "many labels, against the reference",
       claim="torch-thread-27442",
       believed="The loss is right at this size, so the gradient is, too.",
-      truth="They are two kernels with two launch sizes: test both beyond every limit in the code.")
+      truth="Another kernel computes it, and its index was wrong as soon as a target needed a second block: test both "
+            "beyond every limit in the code.")
 def _(logits, targets, blank):
     """The block that collects the occupancies is smaller than the one that ran the recursion."""
     log_probs, a, b, log_z = _ctc(logits, targets, blank)

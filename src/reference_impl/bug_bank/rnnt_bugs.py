@@ -170,7 +170,8 @@ def _(log_probs, targets, blank):
     return loss, _rnnt_gradient(e_blank, e_label, log_probs, targets, blank)
 
 
-@_bug("log_probs", "the other arc as 1 - share", "after k2 and fast_rnnt, in float32",
+@_bug("log_probs", "the other arc as 1 - share",
+      "after k2 and fast_rnnt on the CPU, with the arcs exchanged, in float32",
       "log Z below -10000, against the reference", tolerance=1e-5, claim="k2-share-cpu, fast-rnnt-share")
 def _(log_probs, targets, blank):
     """Shares are recomputed from float32 log alphas, the label arc's as 1 minus the blank arc's: mass is kept, but
@@ -353,7 +354,7 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
 @_bug("logits", "one thread a row, too few threads", "after warp-transducer's GPU code, for U > 1023; here U > 8",
       "many labels, against the reference", claim="warp-transducer-one-block")
 def _(logits, targets, blank):
-    """Rows beyond the block are never computed: nothing flows through them, nor out of them."""
+    """A model: rows beyond the block are not computed. (A launch with too many threads would start none.)"""
     U = min(len(targets), 8)
     gradient = np.zeros_like(logits)
     gradient[:, :U + 1] = rnnt.grad_logits(logits[:, :U + 1], targets[:U], blank=blank)
