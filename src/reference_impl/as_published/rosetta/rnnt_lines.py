@@ -164,7 +164,7 @@ RNNT_LINES = {
             claims=("warp-transducer-cpu-alpha", "warp-transducer-cpu-beta", "warp-transducer-gpu-alpha",
                     "warp-transducer-gpu-beta"), checked_as="alpha-beta-rnnt"),
         Row("line-warp-transducer-cost", ("`-llForward`", "{eq}`eq-rnnt-total`", "Minus the log-likelihood of alpha; "
-                                          "beta's total serves as a check."),
+                                          "on the CPU beta's total serves as a check."),
             claims=("warp-transducer-cpu-cost", "warp-transducer-gpu-cost", "warp-transducer-mismatch"),
             checked_as="loss")),
     "k2": (
@@ -271,7 +271,7 @@ RNNT_LINES = {
                           "The upstream gradient enters as a logarithm, so a negative one gives NaN."),
             apex_fused, claims=("apex-fused-gradient",)),
         Row("line-apex-unfused", ("without fusion: minus posteriors", "{eq}`eq-rnnt-grad-log-probs`",
-                                  "Multiplied by the upstream gradient."),
+                                  "Multiplied by the upstream gradient, by adding its logarithm."),
             claims=("apex-gradient",), checked_as="gradient-cpu"),
         Row("line-apex-grid", ("`alpha`, `beta`; cost `-beta[0]`", _GRID + ", {eq}`eq-rnnt-beta-total`",
                                "By anti-diagonals."),

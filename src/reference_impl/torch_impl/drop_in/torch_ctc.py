@@ -41,7 +41,8 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     Raises
     ------
     ValueError, TypeError
-        Naming the argument, its value and the rule, where torch raises a ``RuntimeError`` :claim:`torch-ctc-refuses`.
+        Naming the argument, its value and the rule. On the CPU torch refuses most of these, by a ``RuntimeError`` or
+        one of its kinds :claim:`torch-ctc-refuses`; it checks neither labels nor the type of targets (see the notes).
 
     Notes
     -----
