@@ -41,8 +41,9 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     Raises
     ------
     ValueError, TypeError
-        Naming the argument, its value and the rule. On the CPU torch refuses most of these, by a ``RuntimeError`` or
-        one of its kinds :claim:`torch-ctc-refuses`; it checks neither labels nor the type of targets (see the notes).
+        Naming the argument, its value and the rule. On the CPU torch refuses most of the same arguments, by a
+        ``RuntimeError`` or one of its kinds :claim:`torch-ctc-refuses`. It checks neither labels nor the type of
+        targets (see the notes).
 
     Notes
     -----
