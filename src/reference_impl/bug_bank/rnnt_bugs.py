@@ -66,8 +66,9 @@ def _(log_probs, targets, blank):
 
 
 @_bug("log_probs", "-log Z missing",
-      "constructed",
+      "constructed, from the question in warp-transducer#69",
       "mass 1 in each frame or anti-diagonal",
+      claim="warp-transducer-asked-formula",
       believed="The product of alpha, arc and beta is the gradient; `-loglike` comes from nowhere.",
       truth="The derivative of $\\log Z$ is that of $Z$, divided by $Z$ {eq}`eq-rnnt-chain`.")
 def _(log_probs, targets, blank):
@@ -354,7 +355,7 @@ def _(scores, targets, logit_lengths, target_lengths, *, blank=0):
 @_bug("logits", "one thread a row, too few threads", "after warp-transducer's GPU code, for U > 1023; here U > 8",
       "many labels, against the reference", claim="warp-transducer-one-block")
 def _(logits, targets, blank):
-    """A model: rows beyond the block are not computed. (A launch with too many threads would start none.)"""
+    """A model: rows beyond the block are not computed, while a launch with too many threads would start none."""
     U = min(len(targets), 8)
     gradient = np.zeros_like(logits)
     gradient[:, :U + 1] = rnnt.grad_logits(logits[:, :U + 1], targets[:U], blank=blank)
