@@ -162,9 +162,9 @@ def _(log_probs, targets, blank):
     return loss, gradient
 
 
-@_bug("log_probs", "label equal to blank accepted", "after k2, awni's transducer and warp-transducer's GPU code",
+@_bug("log_probs", "label equal to blank accepted", "after awni's transducer and warp-transducer's GPU code",
       "a target equal to blank is refused",
-      claim="k2-gradient, awni-transducer-both, warp-transducer-both-subtracted")
+      claim="awni-transducer-both, warp-transducer-both-subtracted")
 def _(log_probs, targets, blank):
     """Both terms are added, which is the derivative; but a label that is the blank has no meaning."""
     e_blank, e_label, loss = _refusing_nothing(log_probs, targets, blank)
@@ -246,7 +246,7 @@ def _(logits, targets, blank):
 
 
 @_bug("logits", "FastEmit",
-      "after NeMo, and Paddle, whose default for it is not 0; asked in pytorch/audio#2961",
+      "after NeMo, and Paddle, whose default for it is not 0; gradcheck failed in pytorch/audio#2961",
       "symmetric Jacobian",
       claim="nemo-gpu-fastemit, paddle-gpu-fastemit, paddle-fastemit-default, torchaudio-fastemit-gradcheck",
       believed="`gradcheck` rejects FastEmit, so there is a bug in it.",

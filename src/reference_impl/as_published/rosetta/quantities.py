@@ -16,7 +16,7 @@ NAMES = (
     Row("logit-lengths", ("`logit_lengths`", "input lengths, `act_lens`, source lengths, `srcLen`")),
     Row("target-lengths", ("`target_lengths`", "label lengths, `label_lens`, `tgtLen`")),
     Row("blank", ("`blank`", r"null, $\epsilon$, $\phi$, $\varnothing$")),
-    Row("occupancy", ("occupancy", r'posterior, occupation probability, soft alignment, "gradient of the scores" (k2), '
+    Row("occupancy", ("occupancy", r'posterior, occupation probability, soft alignment, `px_grad` and `py_grad` (k2), '
                                    r"$\gamma$"), claims=("k2-gradient",)),
     Row("encodings", ("$f_t(k)$, $g_u(k)$; `encodings`, `predictions`", "`am`, `lm` (k2)"), claims=("k2-simple",)),
 )
