@@ -106,8 +106,8 @@ RNNT_LINES = {
             claims=("warprnnt-numba-gpu-gradient", "warprnnt-numba-gpu-fastemit"),
             checked_as="gradient-fastemit-gpu"),
         Row("line-numba-cost", (r"cost: `-llForward * (1 + fastemit_lambda)`", "{eq}`def-rnnt-loss`",
-                                r"The value is scaled, too, on the CPU only if a gradient is asked for: it is $(1 + \lambda) L$, "
-                                r"which has another gradient."),
+                                r"The value is scaled, too, on the CPU only if a gradient is asked for: "
+                                r"it is $(1 + \lambda) L$, which has another gradient."),
             claims=("warprnnt-numba-cpu-cost", "warprnnt-numba-gpu-cost"), checked_as="loss-fastemit"),
         Row("line-clamp", ("`max(min(g, clamp), -clamp)`", "{eq}`def-kernels-clamp`",
                            "The GPU clamps inside the kernel, the CPU last, after the mean and log-softmax."),
