@@ -196,7 +196,7 @@ def test_it_is_nobody_and_inherits_no_surroundings(layers, monkeypatch):
             assert acts.MARK not in Path(f"/proc/{fenced.pid}/environ").read_text(encoding="utf-8")
             if os.getuid() == 0 and layers.user is not None:
                 assert fenced.user == layers.user != 0
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):
             pass  # it has ended already
         finally:
             fenced.end()

@@ -22,7 +22,8 @@ from .record import ROOT, Record, about, selected
 __all__ = ["FILES", "run"]
 
 FILES = [f"tests/test_{name}.py" for name in ("triton", "values", "edges", "fastemit_and_clamp", "never_below_zero",
-                                              "torch_impl", "tracing", "variants", "hat", "pruning", "properties")]
+                                              "torch_impl", "transforms", "tracing", "variants", "hat", "pruning",
+                                              "properties")]
 WHAT = "tests of the losses and their kernels on a device: counts by file, failures, and what was left out"
 HANGS = 150.0  # seconds without an outcome: no test takes so long, its compilations included
 POLL, TELL = 0.5, 10.0  # seconds between two looks at the processes, and between two writings of the file
