@@ -102,6 +102,8 @@ def faults(content):
                 found.append(f"{name} has no commit of its repository")
             if claim["lines"][0] > claim["lines"][1]:
                 found.append(f"{name}: lines {claim['lines']}")
+        found += [f"{name}: {word} is not in backticks, and no line of the PDF breaks in it"
+                  for word in re.sub("`.*?`", "", claim["statement"]).split() if len(word) > 24]
         if "run" in claim:
             found += faults_of_run(claim)
     return found
@@ -144,6 +146,7 @@ def test_faults_are_found():
     for change, message in [
             ({"id": "y-a"}, "does not begin"), ({"library": "z"}, "no library z"), ({"lines": [3, 2]}, "lines [3, 2]"),
             ({"repository": "b/y"}, "no commit of its repository"),
+            ({"statement": "It is (in csrc/distributed/c10d/reducer.hpp)."}, "reducer.hpp). is not in backticks"),
             ({"run": "data/none.json"}, "there is no data/none"),
             ({"run": "data/cpu.json#no-such-cell"}, "has no no-such-cell")]:
         assert message in "\n".join(faults(content | {"claims": [SOUND | change]}))
