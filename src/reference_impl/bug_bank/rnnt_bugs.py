@@ -197,7 +197,7 @@ def _(log_probs, targets, blank):
 # RNN-T: from log-probs to logits.
 
 @_bug("logits", "logits taken for log-probs",
-      "after Paddle's CPU rnnt_loss and warp-transducer's C interface; asked in warp-transducer#14",
+      "after the CPU code of Paddle's rnnt_loss and of warp-transducer's C interface; asked in warp-transducer#14",
       "a constant added to a row changes nothing",
       claim="paddle-rnnt-no-softmax, warp-transducer-no-softmax, warp-transducer-thread-14",
       believed="The loss is negative, so there is a bug in the loss.",
