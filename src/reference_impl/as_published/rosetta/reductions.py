@@ -43,9 +43,9 @@ REDUCTIONS = (
                 "espnet-mean", "warp-ctc-binding-reductions")),
     Row("mean-volume", ('NeMo "mean_volume"', "by the sum of the target lengths"), None, by_all_labels,
         claims=("nemo-reductions",)),
-    Row("mean-frames", ("warpctc_pytorch `length_average`; what icefall logs",
+    Row("mean-frames", ("warpctc_pytorch `length_average`; what icefall's zipformer logs",
                         "by the sum of the input lengths (icefall: after subsampling)"), None, by_all_frames,
         claims=("warp-ctc-binding-reductions", "icefall-logged")),
-    Row("mean-not", ("warpctc_pytorch by default; what icefall trains on", "by nothing: the sum"), None, total,
+    Row("mean-not", ("warpctc_pytorch by default; what icefall's zipformer trains on", "by nothing: the sum"), None, total,
         claims=("warp-ctc-binding-reductions", "icefall-backward-sum")),
 )
