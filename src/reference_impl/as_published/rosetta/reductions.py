@@ -46,6 +46,6 @@ REDUCTIONS = (
     Row("mean-frames", ("warpctc_pytorch `length_average`; what icefall's zipformer logs",
                         "by the sum of the input lengths (icefall: after subsampling)"), None, by_all_frames,
         claims=("warp-ctc-binding-reductions", "icefall-logged")),
-    Row("mean-not", ("warpctc_pytorch by default; what icefall's zipformer trains on", "by nothing: the sum"), None, total,
-        claims=("warp-ctc-binding-reductions", "icefall-backward-sum")),
+    Row("mean-not", ("warpctc_pytorch by default; what icefall's zipformer trains on", "by nothing: the sum"), None,
+        total, claims=("warp-ctc-binding-reductions", "icefall-backward-sum")),
 )
