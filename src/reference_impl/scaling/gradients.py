@@ -112,10 +112,10 @@ def data_parallel(losses_of: UtteranceLosses, process):
     :func:`step_backward` does. All parameters start as those of rank 0.
 
     Gradients travel in buckets, and where a number stands in a bucket can decide in which order the numbers of four
-    processes are added up. By default the buckets are laid out anew before the second
-    forward pass :claim:`torch-ddp-rebuilds-buckets`, so the first step of a run that goes on from a
-    checkpoint would differ in its last bits from the same step of a run that was never interrupted. One backward pass
-    of an empty batch, made here, settles the layout before the first step.
+    processes are added up. By default the buckets are laid out anew before the forward
+    pass that follows the first exchange :claim:`torch-ddp-rebuilds-buckets`, so the first step of a run that goes
+    on from a checkpoint would differ in its last bits from the same step of a run that was never interrupted. One
+    backward pass of an empty batch, made here, settles the layout before the first step.
 
     Parameters
     ----------
