@@ -43,7 +43,7 @@ def rnnt_loss(acts, labels, act_lens, label_lens, blank=0, reduction="mean", fas
 
     Notes
     -----
-    For finite logits, losses without FastEmit, and gradients with and without it, are those of warprnnt_numba's CPU code
+    For finite logits, losses without FastEmit, and gradients with and without it, are those of their CPU code
     :claim:`warprnnt-numba-returned`.
     What differs, and why:
 
