@@ -54,9 +54,9 @@ def rnnt_loss(acts, labels, act_lens, label_lens, blank=0, reduction="mean", fas
     - ``clamp`` acts before the reduction and the upstream gradient, as in their GPU code. Their CPU code clamps after
       both, so that there the same bound means more for a larger batch
       :claim:`warprnnt-numba-gpu-clamp, warprnnt-numba-cpu-clamp, nemo-gpu-clamp, nemo-cpu-clamp`.
-    - Where no alignment exists the gradient is 0, and not NaN, and the loss is ``inf``. In NeMo it is NaN; in
-      warprnnt_numba on the CPU it is ``inf``, unless a node has all its scores masked. Such a node makes loss and
-      gradient NaN there even if alignments pass elsewhere.
+    - Where no alignment exists the gradient is 0, and not NaN, and the loss is ``inf``. In NeMo on the CPU it is NaN
+      without FastEmit; in warprnnt_numba on the CPU it is ``inf``, unless a node has all its scores masked. Such a
+      node makes loss and gradient NaN there even if alignments pass elsewhere.
     - NaN in the padding has no influence; on their CPU path it spreads to the gradient of the padding.
     - A label or a blank outside [0, V), or a label equal to the blank, is a ``ValueError`` (on CUDA a bad label makes
       the loss of its own utterance NaN). Their code takes a score of another node for it.
