@@ -235,7 +235,7 @@ RNNT_LINES = {
         Row("line-speechbrain-cost", ("`-(alpha + log_probs) / T` at the last node", "{eq}`eq-rnnt-total`",
                                       "The value is divided by the frames, but the gradient is not."),
             loss_from_speechbrain, claims=("speechbrain-cost", "speechbrain-asked-normalised")),
-        Row("line-speechbrain-grid", ("`alpha`, `beta`", _GRID, "Each row has a thread; all but one wait for a neighbour."),
+        Row("line-speechbrain-grid", ("`alpha`, `beta`", _GRID, "Each row has a thread; all but one wait for another."),
             claims=("speechbrain-grid",), checked_as="alpha-beta-rnnt")),
     "warp-rnnt": (
         Row("line-warp-rnnt-gradient", ("`(1 + fastemit_lambda) * exp(alphas + betas + log_probs - betas[0])`, negated",

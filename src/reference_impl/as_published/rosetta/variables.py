@@ -52,7 +52,7 @@ VARIABLES = (
          r"$\alpha\,\beta / y$"), without_second_emission, with_second_emission,
         claims=("warp-ctc-both-emissions", "torch-ctc-both-emissions")),
     Row("alpha-beta-thesis",
-        ("{cite:t}`graves2012supervised`; TensorFlow's sparse CTC", "emission at $t$", "emissions after $t$",
+        ("{cite:t}`graves2012supervised`; TensorFlow's sparse CTC (CPU)", "emission at $t$", "emissions after $t$",
          r"$\alpha\,\beta$"), same, same,
         claims=("tensorflow-sparse-beta",)),
     Row("alpha-beta-arcs",
