@@ -501,7 +501,7 @@ def tdt_of_batch(asked, name, lengths=(2, 1)):
 
 @judges("tdt", "transformers")
 def _(returned):
-    """Without 0 or 1 among the durations no path reaches some nodes, and the gradient at some of these is NaN, not 0."""
+    """Without 0 or 1 among the durations no path reaches some nodes, and the gradient at some of them is NaN."""
     assert {*returned} == {"0 1 2", "0 1 3", "1 2", "0 2 3"}
     for name, asked in returned.items():
         losses, *gradients = tdt_of_batch(asked, name)
