@@ -135,8 +135,8 @@ QUANTITIES = (
         claims=("torchaudio-rows", "warp-transducer-rows")),
     Row("blank-negative", ("`blank` = V - 1", "`blank=-1`: torchaudio's RNN-T"), from_the_end, None,
         claims=("torchaudio-blank",)),
-    Row("blank-last", ("`blank` = 0, labels from 1", "blank V - 1, labels from 0: TensorFlow's sparse CTC on the "
-                        "CPU, NeMo"),
+    Row("blank-last", ("`blank` = 0, labels from 1", "blank V - 1, labels from 0: TensorFlow's sparse CPU "
+                        "kernel, NeMo"),
         blank_to_the_front, blank_to_the_back,
         claims=("tensorflow-sparse-blank", "nemo-blank-last")),
     Row("loss", ("`loss`", "minus: log-likelihood, `loglike`, `llForward`, total score, `tot_scores` (k2); the same: "
