@@ -52,7 +52,7 @@ def rnnt_loss(acts, labels, act_lens, label_lens, blank=0, reduction="mean", fas
       :claim:`warprnnt-numba-cpu-cost, nemo-cpu-cost, warprnnt-numba-returned`. FastEmit's field is the gradient of
       neither; divide old training curves by 1 + lambda to compare.
     - ``clamp`` acts before the reduction and the upstream gradient, as in their GPU code. Their CPU code clamps after
-      both, so that there the same bound means more for a larger batch
+      both, so that there the same bound cuts less from the mean of a larger batch
       :claim:`warprnnt-numba-gpu-clamp, warprnnt-numba-cpu-clamp, nemo-gpu-clamp, nemo-cpu-clamp`.
     - Where no alignment exists the gradient is 0, and not NaN, and the loss is ``inf``. In NeMo on the CPU it is NaN
       without FastEmit; in warprnnt_numba on the CPU it is ``inf``, unless a node has all its scores masked. Such a
