@@ -43,7 +43,8 @@ def rnnt_loss(acts, labels, act_lens, label_lens, blank=0, reduction="mean", fas
 
     Notes
     -----
-    For finite logits, losses without FastEmit, and gradients with and without it, are those of their CPU code
+    For finite logits, and targets no wider than needed, losses without FastEmit, and gradients with and without it,
+    are those of their CPU code
     :claim:`warprnnt-numba-returned`.
     What differs, and why:
 
