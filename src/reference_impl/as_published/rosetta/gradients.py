@@ -61,7 +61,7 @@ GRADIENTS = (
     Row("gradient-warp-ctc", ("CTC, warp-ctc: `p - exp(alpha + beta - log p - loglik)`", "logits",
                               "{eq}`eq-ctc-grad-logits-2006`"), warp_ctc, None,
         claims=("warp-ctc-gradient",)),
-    Row("gradient-tensorflow", (r"CTC, TensorFlow's sparse loss: the same without `log p`, because its $\beta$ "
+    Row("gradient-tensorflow", (r"CTC, TensorFlow's sparse loss (CPU): the same without `log p`, because its $\beta$ "
                                 "excludes the emission", "logits", "{eq}`eq-ctc-grad-logits`"), tensorflow, None,
         claims=("tensorflow-sparse-gradient",)),
     Row("gradient-torch", ("CTC, torch: as warp-ctc, multiplied by the upstream gradient",
