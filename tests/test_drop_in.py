@@ -319,6 +319,28 @@ def test_transforms_of_functions():
     torch.testing.assert_close(each, wanted, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("transform", [lambda loss: loss, torch.func.grad], ids=["values", "gradients"])
+@pytest.mark.parametrize("targets, lengths, message", [
+    ([3, 1, 2], [2, 2], r"targets has 3 entries; expected sum\(target_lengths\) = 4, since targets with one axis are"),
+    ([3, 1, 2], [4, -1], r"target_lengths\[1\] = -1; expected target_lengths\[1\] >= 0"),
+    ([3, 1, 7], [2, 1], r"targets\[2\] = 7; expected 0 <= label < C = 4")])
+def test_concatenated_targets_inside_vmap(transform, targets, lengths, message):
+    """As outside: values for one case after another, and a message with the caller's own of the case that is wrong."""
+    log_probs = torch.randn(3, 5, 2, 4, dtype=torch.float64).log_softmax(-1)
+    several = [torch.tensor(each) for each in ([[1, 2, 3], [1, 2, 1], [2, 3, 3]], [[5, 4]] * 3,
+                                               [[1, 2], [2, 1], [3, 0]])]
+    function = transform(torch_ctc.ctc_loss)
+    expected = [function(log_probs[i], *(each[i] for each in several)) for i in range(3)]
+    found = torch.func.vmap(function)(log_probs, *several)
+    torch.testing.assert_close(found, torch.stack(expected), rtol=0, atol=1e-12)
+    assert torch.func.vmap(function)(*(each[:0] for each in (log_probs, *several))).shape == (0, *expected[0].shape)
+    several[0][1], several[2][1] = torch.tensor(targets), torch.tensor(lengths)
+    with pytest.raises(ValueError, match=message):
+        function(log_probs[1], *(each[1] for each in several))
+    with pytest.raises(ValueError, match=message):
+        torch.func.vmap(function)(log_probs, *several)
+
+
 @pytest.mark.parametrize("layout", list(ctc_calls()), ids=lambda each: each[0])
 def test_under_a_default_device(layout):
     """Lengths that are ints are on the CPU, whatever device new tensors are made on."""

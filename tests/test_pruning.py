@@ -13,6 +13,7 @@ from reference_impl.topology import monotonic_rnnt_lattice, rnnt_lattice
 from reference_impl.torch_impl import arc_rnnt_loss, pruned_rnnt_loss, rnnt_loss
 from reference_impl.torch_impl.pruning import (
     arc_scores,
+    band_of,
     cut_band,
     first_rows,
     losses_and_posteriors,
@@ -269,6 +270,36 @@ class TestParts:
         _, *expected = losses_and_posteriors(*apart, *size, label_frames=1)
         for posterior, other in zip(together, expected, strict=True):
             torch.testing.assert_close(posterior, other, rtol=0, atol=1e-15)
+
+    @every_step
+    def test_in_transforms_of_functions(self, label_frames):
+        """The band is a constant; what else is made of the scores is differentiated as outside."""
+        scores, weights = arcs(fill=-1.0), torch.arange(20.0, dtype=torch.float64).reshape(4, 5)
+
+        def loss(blanks, labels, *lengths):
+            losses, first = band_of(blanks, labels, *lengths, 2, label_frames=label_frames)
+            return (losses * (first * weights).sum(-1)).sum(), first
+
+        value, first = loss(*scores, *LENGTHS)
+        expected = torch.autograd.grad(value, scores)
+        blanks, labels = (each.detach() for each in scores)
+        given = blanks, labels, *LENGTHS
+        found, same = torch.func.grad(loss, argnums=(0, 1), has_aux=True)(*given)
+        assert torch.equal(same, first)
+        for actual, wanted in zip(found, expected, strict=True):
+            torch.testing.assert_close(actual, wanted, rtol=0, atol=EXACT)
+        directions = blanks.cos(), labels.cos()
+        _, along = torch.func.jvp(lambda *scores: loss(*scores, *LENGTHS)[0], (blanks, labels), directions)
+        wanted = sum((each * direction).sum() for each, direction in zip(expected, directions, strict=True))
+        torch.testing.assert_close(along, wanted, rtol=EXACT, atol=0)
+        torch.testing.assert_close(torch.func.jacrev(lambda labels: loss(blanks, labels, *LENGTHS)[0])(labels),
+                                   expected[1], rtol=0, atol=EXACT)
+        alone = torch.func.vmap(lambda *given: band_of(*(each[None] for each in given), 2,
+                                                       label_frames=label_frames)[1])
+        assert torch.equal(alone(*given)[:, 0], first)
+        assert alone(*(each[:0] for each in given)).shape == (0, 1, 5)
+        with pytest.raises(ValueError, match=r"logit_lengths\[2\] = 0; expected 1 <= length <= T = 5"):
+            alone(blanks, labels, torch.tensor([5, 3, 0, 4]), LENGTHS[1])
 
     def test_rows(self):
         """The rows of a predictor, and the logits of a grid, in the same places; gradients come back to them."""

@@ -248,7 +248,7 @@ def test_half_precision_in_forward_mode(kind):
     assert found.item() == pytest.approx(expected.item(), rel=1e-5)
 
 
-@every_kind
+@every_torch_loss
 def test_tangent_of_an_upstream_gradient(kind):
     """In forward mode, of a graph that is older than it."""
     scores, _, losses, _ = case(kind)
@@ -302,6 +302,91 @@ def test_constants_that_are_mapped():
     found = func.vmap(lambda rows: pruned_rnnt_loss(scores, rows, *rest))(bands)
     assert torch.equal(found, torch.stack([pruned_rnnt_loss(scores, each, *rest) for each in bands]))
     assert found[0] != found[1]
+
+
+@every_torch_loss
+@pytest.mark.parametrize("mode", [False, True])
+def test_tensors_of_inference_mode(kind, mode):
+    """torch.func differentiates torch's own loss with respect to them; so it does ours, made in that mode or in it."""
+    scores, direction, _, _ = case(kind)
+    given = scores.detach(), *tensors(ragged(kind))[1:]
+
+    def derivatives(scores, *rest):
+        def loss(scores):
+            return TORCH[kind](scores, *rest)
+
+        gradient, pull_back = func.vjp(func.grad(loss), scores)
+        return (gradient, pull_back(direction.detach())[0], func.jvp(func.grad(loss), (scores,), (direction,))[1],
+                func.vmap(func.grad(loss))(torch.stack([scores, scores.cos()])))
+
+    with torch.inference_mode():
+        made_there = [each.clone() for each in given]
+    with torch.inference_mode(mode):
+        found = derivatives(*made_there)
+    for actual, expected in zip(found, derivatives(*given), strict=True):
+        assert_same(actual, expected)
+
+
+@every_torch_loss
+class TestEmpty:
+    def test_batch(self, kind):
+        """Derivatives of no utterance are as empty as its losses, which torch's own loss refuses."""
+        scores, *rest = (each.detach()[:0] for each in tensors(ragged(kind)))
+
+        def losses(scores):
+            return TORCH[kind](scores, *rest, reduction="none")
+
+        shape = tuple(scores.shape)
+        assert func.jacrev(losses)(scores).shape == func.jacfwd(losses)(scores).shape == shape[:1] + shape
+        assert func.hessian(lambda scores: losses(scores).sum())(scores).shape == shape + shape
+        assert func.vmap(losses)(torch.stack([scores] * 2)).shape == (2, 0)
+
+    def test_vmap(self, kind):
+        """Over an axis of size 0: of scores, of integers, of upstream gradients and of directions."""
+        scores, direction, losses, mean = case(kind)
+        rest, inner = tensors(ragged(kind))[1:], scores.detach()
+        values, gradient = losses(scores), torch.autograd.grad(mean(scores), scores, create_graph=True)[0]
+        none, many = inner.new_zeros(0, *inner.shape), inner.new_zeros(0, *values.shape)
+        _, pull_back = func.vjp(losses, inner)
+        _, again = func.vjp(func.grad(mean), inner)
+        assert func.vmap(losses)(none).shape == many.shape
+        if kind != "pruned":  # whose band is made of the values of lengths
+            integers = [each.new_zeros(0, *each.shape) for each in rest]
+            assert func.vmap(lambda *rest: TORCH[kind](inner, *rest))(*integers).shape == (0,)
+
+        def older(result):
+            return lambda upstream: torch.autograd.grad(result, scores, upstream, retain_graph=True)
+
+        for function, axis in ((pull_back, many), (again, none), (older(values), many), (older(gradient), none)):
+            assert func.vmap(function)(axis)[0].shape == none.shape
+        assert func.vmap(func.grad(mean))(none).shape == none.shape
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, "label"])
+@every_torch_loss
+def test_products_of_a_loss_that_is_nan(kind, bad):
+    """NaN in forward mode and by two backward passes, like its gradient; nothing of it is left if it is masked out."""
+    scores, *rest = (each.detach() for each in tensors(ragged(kind)))
+    direction, keep = scores.cos(), torch.tensor([True, False, True])
+    if bad == "label":
+        rest[0][1, 0] = 99
+    else:
+        scores[1, 0] = bad
+
+    def losses(scores):
+        return TORCH[kind](scores, *rest, reduction="none", validate=False)
+
+    def masked(scores):
+        return torch.where(keep, losses(scores), 0.0)
+
+    for function, expected in ((losses, [False, True, False]), (masked, [False] * 3)):
+        forward = func.jvp(function, (scores,), (direction,))[1]
+        assert forward.isnan().tolist() == expected
+        torch.testing.assert_close(functional.jvp(function, scores, direction)[1], forward, rtol=0, atol=1e-12,
+                                   equal_nan=True)
+    for product in (functional.hvp(lambda scores: masked(scores).sum(), scores, direction)[1],
+                    func.jvp(func.grad(lambda scores: masked(scores).sum()), (scores,), (direction,))[1]):
+        assert product.isfinite().all() and (product[1] == 0).all() and (product[0] != 0).any()
 
 
 @every_device

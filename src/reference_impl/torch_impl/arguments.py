@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from .. import _validation
-from .derivatives import REDUCTIONS
+from .edges import REDUCTIONS
 from .tracing import traced
 
 __all__ = ["check_arcs", "check_band", "check_batch", "check_beside", "check_call", "check_first_axis",

@@ -1,8 +1,8 @@
 """What torch asks of a loss beyond one backward pass: second derivatives, batched backward passes, ``torch.func``.
 
-None of it is computed by other formulas. Three functions are made of a loss, which may have any backend, and of its
-backward pass: the losses, their gradient, and the derivative of that gradient. Each is a node of autograd with a rule
-for ``vmap``; the next one differentiates it, and a third derivative is refused.
+Three functions are made of a loss, which may have any backend, or of a part of one: its values, their gradient, and the
+derivative of that gradient. Each is a node of autograd with a rule for ``vmap``; the next one differentiates it, and a
+third derivative is refused. A part has formulas for the last two (:func:`gradients`); a loss leaves them to autograd.
 """
 
 from __future__ import annotations
@@ -15,26 +15,31 @@ from types import SimpleNamespace
 import torch
 
 from .. import _validation
+from .edges import REDUCTIONS
 
-__all__ = ["REDUCTIONS", "THIRD", "Apart", "overwriting", "refused", "transformable",
-           "twice_differentiable", "why_once"]
+__all__ = ["constant", "gradients", "has_transforms", "overwriting", "transformable", "twice_differentiable",
+           "why_once"]
 
-THIRD = "a third derivative of a loss was asked for; expected two at most"
-REDUCTIONS = {"none": lambda losses: losses, "sum": torch.sum, "mean": torch.mean}
+_THIRD = "a third derivative of a loss was asked for; expected two at most"
 _SEVERAL = "many gradients of a loss were asked for at once; expected overwrite_logits = False"
 
 
-class Apart(torch.autograd.Function):
+class _Apart(torch.autograd.Function):
     """A function that ``vmap`` calls for one entry after the other."""
 
     @classmethod
     def vmap(cls, info, in_dims, *arguments):
-        results = [cls.apply(*(each if dim is None else each.select(dim, i)
-                               for each, dim in zip(arguments, in_dims, strict=True)))
-                   for i in range(info.batch_size)]
+        N = info.batch_size
+
+        def entry(each, dim, i):
+            return each if dim is None else each.select(dim, i) if N else each.sum(dim, dtype=each.dtype)
+
+        # of no entries, one of zeros says what shapes the results have
+        results = [cls.apply(*(entry(each, dim, i) for each, dim in zip(arguments, in_dims, strict=True)))
+                   for i in range(N or 1)]
         if isinstance(results[0], torch.Tensor):
-            return torch.stack(results), 0
-        return tuple(map(torch.stack, zip(*results, strict=True))), (0,) * len(results[0])
+            return torch.stack(results)[:N], 0
+        return tuple(torch.stack(each)[:N] for each in zip(*results, strict=True)), (0,) * len(results[0])
 
     @classmethod
     def of(cls, *arguments):
@@ -61,7 +66,7 @@ def _level(batched):
     return max(level for level in range(1, 65) if torch._remove_batch_dim(batched, level, 0, 0).shape[0])
 
 
-class _Refusal(Apart):
+class _Refusal(_Apart):
     """A result, as something that depends on tensors in a way that cannot be differentiated."""
 
     @staticmethod
@@ -81,14 +86,14 @@ class _Refusal(Apart):
         raise RuntimeError(ctx.message)
 
 
-def refused(message, results, *depends_on):
+def _refused(message, results, *depends_on):
     """The results, whose derivatives with respect to some tensors raise ``message``; others are left as they are.
 
     Autograd runs a node only on the way to what it was asked for. So the refusal is a zero that is added.
     """
     if not torch.is_grad_enabled():
         return results
-    nothing = _Refusal.of(message, results[0].new_zeros(()), *depends_on)
+    nothing = _Refusal.of(message, results[0].new_zeros(1), *depends_on)
     return tuple(each if each is None else each + nothing.to(each.dtype) for each in results)
 
 
@@ -120,7 +125,7 @@ def _has_tangent(value):
             and forward_ad.unpack_dual(value).tangent is not None)
 
 
-def _has_transforms(values):
+def has_transforms(values):
     """Whether torch.func or forward mode is at work on some of the values."""
     return torch._C._are_functorch_transforms_active() or any(map(_has_tangent, values))
 
@@ -148,7 +153,7 @@ def transformable(count):
 
         @functools.wraps(loss)
         def wrapper(*arguments, **options):
-            if not _has_transforms((*arguments, *options.values())):
+            if not has_transforms((*arguments, *options.values())):
                 return loss(*arguments, **options)
             if torch.compiler.is_compiling():
                 torch._dynamo.graph_break("torch.func and forward mode differentiate a loss in eager mode only")
@@ -163,9 +168,16 @@ def transformable(count):
             losses = functools.partial(loss, reduction="none", **options)
             if not all(isinstance(each, torch.Tensor) for each in tensors):
                 return losses(*tensors)  # which says what is wrong with them
-            return REDUCTIONS[reduction](_Losses.apply(losses, count, *tensors))
+            return REDUCTIONS[reduction](_Losses.apply(_ByAutograd(losses, count), *tensors))
         return wrapper
     return decorate
+
+
+def constant(function, *tensors):
+    """Integers that a function makes of the values of tensors, the batch first in all, inside transforms too."""
+    if not has_transforms(tensors):
+        return function(*tensors)
+    return _Constant.apply(_ByAutograd(function, len(tensors)), *tensors)
 
 
 def _without_compiler(function):
@@ -173,35 +185,30 @@ def _without_compiler(function):
     return torch._dynamo.disable(function) if "torch._dynamo" in sys.modules else function
 
 
-class _OfScores(Apart):
-    """A function of ``(function, count, *tensors)``: first ``count`` tensors of scores, all with the batch first."""
+class _OfScores(_Apart):
+    """A function of ``(function, *tensors)``: first ``function.count`` tensors of scores, all with the batch first."""
 
     @classmethod
-    def vmap(cls, info, in_dims, function, count, *tensors):
-        N, dims = info.batch_size, in_dims[2:]
-        if all(dim is None for dim in dims[:count]):  # many gradients of the same scores: no copies of these
-            return super().vmap(info, in_dims, function, count, *tensors)
+    def vmap(cls, info, in_dims, function, *tensors):
+        N, dims = info.batch_size, in_dims[1:]
+        if all(dim is None for dim in dims[:function.count]) and (N or not isinstance(function, _ByAutograd)):
+            return super().vmap(info, in_dims, function, *tensors)  # many gradients of the same scores: not copied
 
-        for i, (tensor, dim) in enumerate(zip(tensors, dims, strict=True)):
+        for name, tensor, dim in zip(inspect.signature(function.losses).parameters, tensors, dims, strict=False):
             if tensor.ndim == (dim is not None):
-                name = [*inspect.signature(function).parameters, "an upstream gradient"][min(i, len(tensors))]
                 raise ValueError(f"{name} has no axis inside vmap; expected the batch first, as {name}[None] has it")
 
-        def folded(tensor, dim):
-            tensor = tensor.expand(N, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
-            return tensor.flatten(0, 1)
-
-        def unfolded(result):
-            return result.unflatten(0, (N, result.shape[0] // N))
-
-        results = cls.apply(function, count, *map(folded, tensors, dims))
+        folded = [tensor.expand(N, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
+                  for tensor, dim in zip(tensors, dims, strict=True)]
+        B = folded[0].shape[1]
+        results = cls.apply(function, *(each.flatten(0, 1) for each in folded))
         if isinstance(results, torch.Tensor):
-            return unfolded(results), 0
-        return tuple(map(unfolded, results)), (0,) * len(results)
+            return results.unflatten(0, (N, B)), 0
+        return tuple(each.unflatten(0, (N, B)) for each in results), (0,) * len(results)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        ctx.function, ctx.count, *tensors = inputs
+        ctx.function, *tensors = inputs
         ctx.save_for_backward(*tensors)
         ctx.save_for_forward(*tensors)
 
@@ -210,95 +217,133 @@ class _Losses(_OfScores):
     """Losses of scores and others."""
 
     @staticmethod
-    def forward(function, count, *tensors):
-        return function(*tensors)
+    def forward(function, *tensors):
+        return function.losses(*tensors)
 
     @staticmethod
     def backward(ctx, upstream):
-        tensors = ctx.saved_tensors
-        along = _Gradient.of(ctx.function, ctx.count, *tensors, upstream)
-        return None, None, *along, *[None] * (len(tensors) - ctx.count)
+        tensors, count = ctx.saved_tensors, ctx.function.count
+        return None, *gradients(ctx.function, *tensors, upstream), *[None] * (len(tensors) - count)
 
     @staticmethod
-    def jvp(ctx, _, __, *tangents):
+    def jvp(ctx, _, *tangents):
         _refuse_forward_in_forward()
-        tensors, directions = ctx.saved_tensors, tangents[:ctx.count]
-        ones = torch.ones_like(_Losses.apply(ctx.function, ctx.count, *tensors))
-        gradients = _Gradient.of(ctx.function, ctx.count, *tensors, ones)
-        return sum((each.to(ones.dtype) * direction).sum(tuple(range(1, each.ndim)))
-                   for each, direction in zip(gradients, directions, strict=True))
+        ones = torch.ones_like(_Losses.apply(ctx.function, *ctx.saved_tensors))
+        along = zip(gradients(ctx.function, *ctx.saved_tensors, ones), tangents, strict=False)
+        return sum((each.to(ones.dtype) * direction).sum(tuple(range(1, each.ndim))) for each, direction in along)
+
+
+class _Constant(_Losses):
+    """Integers of tensors, which have no derivative."""
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.mark_non_differentiable(output)
+
+    @staticmethod
+    def jvp(ctx, *_):
+        return None
+
+
+class _ByAutograd:
+    """The two derivatives of losses (B,), functions of ``count`` tensors of scores and of others."""
+
+    def __init__(self, losses, count):
+        self.losses, self.count = losses, count
+
+    @torch.inference_mode(False)
+    def gradients(self, *tensors):
+        *tensors, upstream = map(_ordinary, tensors)
+        scores, losses = self._graph(tensors)
+        return torch.autograd.grad(losses, scores, upstream)
+
+    @torch.inference_mode(False)
+    def second(self, *tensors):
+        tensors = [*map(_ordinary, tensors)]
+        tensors, upstream, directions = tensors[:-self.count - 1], tensors[-self.count - 1], tensors[-self.count:]
+        upstream.requires_grad_()
+        scores, losses = self._graph(tensors)
+        gradients = torch.autograd.grad(losses, scores, upstream, create_graph=True)
+        return torch.autograd.grad(gradients, (*scores, upstream), directions)
+
+    def _graph(self, tensors):
+        """Scores as leaves, and the losses as a graph on them."""
+        scores = [each.requires_grad_() for each in tensors[:self.count]]
+        with torch.enable_grad():
+            return scores, self.losses(*scores, *tensors[self.count:])
+
+
+def _ordinary(tensor):
+    """The tensor as a leaf; a copy of one that was made in inference mode, since autograd saves none of these."""
+    return tensor.clone() if tensor.is_inference() else tensor.detach()
+
+
+def gradients(function, *tensors):
+    """Gradients with respect to tensors of scores, which may be differentiated again.
+
+    Parameters
+    ----------
+    function : object
+        Its ``gradients(*tensors)`` computes what is returned here. Its ``second(*tensors, *directions)``, with a
+        direction for each gradient, computes how their scalar product changes with each tensor of scores, and last with
+        the upstream gradient. Autograd does not see what these two do. ``count`` is the number of tensors of scores.
+    *tensors : tensors
+        Scores, others that are not differentiated, and an upstream gradient, in which the gradients are linear.
+
+    Returns
+    -------
+    tuple of ``count`` tensors
+    """
+    return _Gradient.of(function, *tensors)
 
 
 class _Gradient(_OfScores):
-    """Gradients in the scores, of scores, others and an upstream gradient (B,)."""
-
     @staticmethod
-    def forward(function, count, *tensors):
-        *tensors, upstream = tensors
-        scores, losses = _graph(function, count, tensors)
-        return torch.autograd.grad(losses, scores, upstream)
+    def forward(function, *tensors):
+        return tuple(function.gradients(*tensors))
 
     @staticmethod
     def backward(ctx, *directions):
-        *tensors, upstream = ctx.saved_tensors
-        *along_scores, along_upstream = _second(ctx.function, ctx.count, tensors, upstream, directions)
-        return None, None, *along_scores, *[None] * (len(tensors) - ctx.count), along_upstream
+        *along_scores, along_upstream = _second(ctx.function, ctx.saved_tensors, directions)
+        return None, *along_scores, *[None] * (len(ctx.saved_tensors) - len(directions) - 1), along_upstream
 
     @staticmethod
-    def jvp(ctx, _, __, *tangents):
+    def jvp(ctx, _, *tangents):
         _refuse_forward_in_forward()
-        *tensors, upstream = ctx.saved_tensors
-        return _along(ctx.function, ctx.count, tensors, upstream, tangents[:ctx.count], tangents[-1])
+        return _along(ctx.function, ctx.saved_tensors, tangents[:ctx.function.count], tangents[-1])
 
 
 class _Second(_OfScores):
-    """How a scalar product of the gradients with directions changes with the scores, and with the upstream gradient.
-
-    Of scores, others, an upstream gradient (B,) and one direction for each tensor of scores.
-    """
+    """How a scalar product of the gradients with directions changes with the scores, and with the upstream gradient."""
 
     @staticmethod
-    def forward(function, count, *tensors):
-        tensors, upstream, directions = tensors[:-count - 1], tensors[-count - 1], tensors[-count:]
-        upstream = upstream.detach().requires_grad_()
-        scores, losses = _graph(function, count, tensors)
-        with torch.enable_grad():
-            gradients = torch.autograd.grad(losses, scores, upstream, create_graph=True)
-        return torch.autograd.grad(gradients, (*scores, upstream), directions)
+    def forward(function, *tensors):
+        return tuple(function.second(*tensors))
 
     @staticmethod
     def backward(ctx, *along):
-        tensors = ctx.saved_tensors
-        *tensors, upstream = tensors[:-ctx.count]
         *of_scores, of_upstream = along
-        directions = _along(ctx.function, ctx.count, tensors, upstream, of_scores, of_upstream)
-        return None, None, *[None] * (len(tensors) + 1), *directions
+        *tensors, upstream = ctx.saved_tensors[:-len(of_scores)]
+        return None, *[None] * (len(tensors) + 1), *_along(ctx.function, (*tensors, upstream), of_scores, of_upstream)
 
     @staticmethod
     def jvp(ctx, *tangents):
         _refuse_forward_in_forward()
-        return _Second.of(ctx.function, ctx.count, *ctx.saved_tensors[:-ctx.count], *tangents[-ctx.count:])
+        count = ctx.function.count
+        return _Second.of(ctx.function, *ctx.saved_tensors[:-count], *tangents[-count:])
 
 
-def _graph(function, count, tensors):
-    """Scores as leaves, and the losses as a graph on them."""
-    scores = [each.detach().requires_grad_() for each in tensors[:count]]
-    with torch.enable_grad():
-        return scores, function(*scores, *tensors[count:])
-
-
-def _second(function, count, tensors, upstream, directions):
+def _second(function, tensors, directions):
     """As :class:`_Second`, differentiable in the directions alone."""
-    scores, others = tensors[:count], tensors[count:]
-    along = _Second.of(function, count, *(each.detach() for each in scores), *others, upstream.detach(), *directions)
-    return refused(THIRD, along, *scores, upstream)
+    scores, others, upstream = tensors[:function.count], tensors[function.count:-1], tensors[-1]
+    along = _Second.of(function, *(each.detach() for each in scores), *others, upstream.detach(), *directions)
+    return _refused(_THIRD, along, *scores, upstream)
 
 
-def _along(function, count, tensors, upstream, of_scores, of_upstream):
+def _along(function, tensors, of_scores, of_upstream):
     """How the gradients change as the scores and the upstream gradient go in directions: the Hessian is symmetric."""
-    along = _second(function, count, tensors, upstream, of_scores)[:count]
-    gradients = _Gradient.of(function, count, *tensors, of_upstream)
-    return tuple(a + b for a, b in zip(along, gradients, strict=True))
+    *along, _ = _second(function, tensors, of_scores)
+    return tuple(a + b for a, b in zip(along, gradients(function, *tensors[:-1], of_upstream), strict=True))
 
 
 def twice_differentiable(backward):
@@ -314,19 +359,19 @@ def twice_differentiable(backward):
         if _is_transformed(upstream):
             if ctx.overwrite:
                 raise RuntimeError(_SEVERAL)
-            return _Gradient.of(ctx.again, 1, *tensors[:4], upstream)[0]
+            return gradients(_ByAutograd(ctx.again, 1), *tensors[:4], upstream)[0]
         with torch.no_grad():
             gradient = backward(ctx, upstream, *tensors)
         if not torch.is_grad_enabled():
             return gradient
         if ctx.once is not None:
             return _Refusal.of(ctx.once, gradient, tensors[0], upstream)
-        return _Known.apply(ctx.again, gradient, *tensors[:4], upstream)
+        return _Known.apply(_ByAutograd(ctx.again, 1), gradient, *tensors[:4], upstream)
     return wrapper
 
 
 class _Known(torch.autograd.Function):
-    """A gradient that is known, as what :class:`_Gradient` would compute."""
+    """A gradient that is known, as what :func:`gradients` would compute."""
 
     @staticmethod
     def forward(ctx, function, gradient, *tensors):
@@ -336,6 +381,5 @@ class _Known(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, direction):
-        *tensors, upstream = ctx.saved_tensors
-        along_logits, along_upstream = _second(ctx.function, 1, tensors, upstream, [direction])
-        return None, None, along_logits, *[None] * (len(tensors) - 1), along_upstream
+        along_logits, along_upstream = _second(ctx.function, ctx.saved_tensors, [direction])
+        return None, None, along_logits, *[None] * (len(ctx.saved_tensors) - 2), along_upstream

@@ -9,7 +9,10 @@ import torch
 
 from .._loss_value import minus
 
-__all__ = ["compute_dtype", "effective_upstream", "floored", "handed_back", "in_range", "in_use", "loss_values"]
+__all__ = ["REDUCTIONS", "compute_dtype", "effective_upstream", "floored", "handed_back", "in_range", "in_use",
+           "loss_values"]
+
+REDUCTIONS = {"none": lambda losses: losses, "sum": torch.sum, "mean": torch.mean}
 
 
 def compute_dtype(logits):

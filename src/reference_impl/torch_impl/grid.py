@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import torch
 
-from .derivatives import THIRD, Apart, refused
+from .derivatives import gradients
 from .edges import effective_upstream, loss_values
 from .tracing import operator, traced
 
@@ -80,75 +80,43 @@ class _Losses(torch.autograd.Function):
     def forward(ctx, steps, nodes, last_frame, final, usable, dtype, normalised, *scores):
         log_z, shares, end_shares = forward_sweep(steps, last_frame, final, usable, scores)
         ctx.steps = steps
-        ctx.save_for_backward(nodes, last_frame, log_z, shares, end_shares, *scores)
+        ctx.save_for_backward(*scores, nodes, last_frame, log_z, shares, end_shares)
         return loss_values(log_z, dtype, normalised)
 
     @staticmethod
     def backward(ctx, upstream):
-        return *[None] * 7, *_Gradient.of(ctx.steps, upstream, *ctx.saved_tensors)
+        return *[None] * 7, *gradients(_Derivatives(ctx.steps), *ctx.saved_tensors, upstream)
 
 
-class _Gradient(Apart):
-    """Minus the posterior of each arc, times the upstream gradient: K tensors (B, T, S)."""
+class _Derivatives:
+    """Minus the posterior of each arc, times the upstream gradient, K tensors (B, T, S); and what these depend on."""
 
-    @staticmethod
-    def forward(steps, upstream, nodes, last_frame, log_z, shares, end_shares, *scores):
-        posteriors, _ = backward_sweep(steps, nodes.shape[1], last_frame, shares, end_shares)
+    def __init__(self, steps):
+        self.steps, self.count = steps, len(steps.fronts)
+
+    def gradients(self, *tensors):
+        nodes, last_frame, log_z, shares, end_shares, upstream = tensors[self.count:]
+        posteriors, _ = backward_sweep(self.steps, nodes.shape[1], last_frame, shares, end_shares)
         return minus_scaled(posteriors, upstream, log_z, nodes)
 
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.steps, *tensors = inputs
-        ctx.save_for_backward(*tensors)
+    def second(self, *tensors):
+        """What no path can change does not: nodes without posterior, and masked arcs.
 
-    @staticmethod
-    def backward(ctx, *direction):
-        along_upstream, *along_scores = _second(ctx.steps, ctx.saved_tensors, direction)
-        return None, along_upstream, *[None] * 5, *along_scores
-
-
-class _Second(Apart):
-    """How the scalar product of these gradients with a direction changes with the upstream gradient and the scores.
-
-    What no path can change does not: nodes without posterior, and masked arcs. An upstream gradient of 0 makes the
-    gradient 0, and its derivative along this upstream gradient is none.
-    """
-
-    @staticmethod
-    def forward(steps, upstream, nodes, last_frame, log_z, shares, end_shares, *rest):
-        scores, direction = rest[:len(rest) // 2], rest[len(rest) // 2:]
-        posteriors, occupancy = backward_sweep(steps, nodes.shape[1], last_frame, shares, end_shares)
+        An upstream gradient of 0 makes the gradient 0, and its derivative along this upstream gradient is none.
+        """
+        scores, direction = tensors[:self.count], tensors[-self.count:]
+        nodes, last_frame, log_z, shares, end_shares, upstream = tensors[self.count:-self.count]
+        posteriors, occupancy = backward_sweep(self.steps, nodes.shape[1], last_frame, shares, end_shares)
         factor, flows = effective_upstream(upstream, log_z)
-        depends = flows | log_z.isfinite()
+        depends = log_z != -torch.inf
         live = nodes & depends[:, None, None]
         direction = [each.masked_fill(~live | (score == -torch.inf), 0.0)
                      for each, score in zip(direction, scores, strict=True)]
         along_upstream = -sum((each * posterior).sum((1, 2)) for each, posterior in
                               zip(direction, posteriors, strict=True)).masked_fill(~depends, 0.0)
-        tangents = _tangents(steps.by_front(direction, 0.0), shares, end_shares, last_frame, occupancy, steps)
-        return along_upstream.to(upstream.dtype), *(_scaled(each, -factor, nodes & flows[:, None, None])
-                                                    for each in steps.by_kind(tangents, nodes.shape[1]))
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.steps, *tensors = inputs
-        ctx.save_for_backward(*tensors)
-
-    @staticmethod
-    def backward(ctx, of_upstream, *of_scores):
-        tensors = ctx.saved_tensors[:-len(of_scores)]
-        _, *along = _second(ctx.steps, tensors, of_scores)
-        gradients = _Gradient.of(ctx.steps, of_upstream, *tensors[1:])
-        direction = (a + b for a, b in zip(along, gradients, strict=True))
-        return *[None] * (1 + len(tensors)), *direction
-
-
-def _second(steps, tensors, direction):
-    """As :class:`_Second`, differentiable in the direction alone: the Hessian of log Z is symmetric."""
-    upstream, *states = tensors
-    scores = states[-len(direction):]
-    along = _Second.of(steps, *(each.detach() for each in tensors), *direction)
-    return refused(THIRD, along, upstream, *scores)
+        tangents = _tangents(self.steps.by_front(direction, 0.0), shares, end_shares, last_frame, occupancy, self.steps)
+        return *(_scaled(each, -factor, nodes & flows[:, None, None])
+                 for each in self.steps.by_kind(tangents, nodes.shape[1])), along_upstream.to(upstream.dtype)
 
 
 def _scaled(values, factor, live):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import torch
 
-from .derivatives import THIRD, Apart, overwriting, refused
+from .derivatives import gradients, overwriting
 from .edges import compute_dtype, handed_back
 from .tracing import operator, traced
 
@@ -63,7 +63,7 @@ class _Gather(torch.autograd.Function):
     def backward(ctx, flow):
         tensors = ctx.saved_tensors
         if not ctx.overwrite:
-            return _Scatter.of(flow, *tensors, ctx.normalise), *[None] * 4
+            return *gradients(_Derivatives(ctx.normalise), *tensors, flow), *[None] * 4
         return _overwritten(flow, *tensors, ctx.normalise), *[None] * 4
 
 
@@ -72,54 +72,26 @@ def _overwritten(flow, logits, index, peak, mass, normalise):
     return handed_back(scattered(flow, logits, index, peak, mass, normalise, True), logits, True)
 
 
-class _Scatter(Apart):
+class _Derivatives:
     """The transpose of the gather: what flows back to each log-prob, less softmax times the sum of its row."""
 
-    @staticmethod
-    def forward(flow, logits, index, peak, mass, normalise):
-        return scattered(flow, logits, index, peak, mass, normalise).to(logits.dtype)
+    count = 1
 
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        *tensors, ctx.normalise = inputs
-        ctx.save_for_backward(*tensors)
+    def __init__(self, normalise):
+        self.normalise = normalise
 
-    @staticmethod
-    def backward(ctx, direction):
-        return *_second(direction, ctx.saved_tensors, ctx.normalise), *[None] * 4
+    def gradients(self, logits, index, peak, mass, flow):
+        return (scattered(flow, logits, index, peak, mass, self.normalise).to(logits.dtype),)
 
-
-class _Second(Apart):
-    """How the scalar product of a scattered flow with a direction changes with the flow, and with the logits."""
-
-    @staticmethod
-    def forward(direction, flow, logits, index, peak, mass, normalise):
+    def second(self, logits, index, peak, mass, flow, direction):
         direction = direction.to(compute_dtype(logits))
         along_flow = direction.gather(-1, index).to(_LATTICE)
-        if not normalise:
-            return along_flow, torch.zeros_like(logits)
+        if not self.normalise:
+            return torch.zeros_like(logits), along_flow
         softmax = _scaled_softmax(logits, peak, mass, 1.0)
         mean = (softmax * direction).sum(-1, keepdim=True)
         along_logits = softmax.mul_(direction - mean).mul_(-flow.sum(-1, keepdim=True).to(softmax.dtype))
-        return along_flow - mean, along_logits.masked_fill_(_nothing_flows(flow), 0.0).to(logits.dtype)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        _, *tensors, ctx.normalise = inputs
-        ctx.save_for_backward(*tensors)
-
-    @staticmethod
-    def backward(ctx, of_flow, of_logits):
-        _, *others = tensors = ctx.saved_tensors
-        _, along = _second(of_logits, tensors, ctx.normalise)
-        return along + _Scatter.of(of_flow, *others, ctx.normalise), *[None] * 6
-
-
-def _second(direction, tensors, normalise):
-    """As :class:`_Second`, differentiable in the direction alone, in which the Hessian is symmetric."""
-    flow, logits, *others = tensors
-    along = _Second.of(direction, flow.detach(), logits.detach(), *others, normalise)
-    return refused(THIRD, along, flow, logits)
+        return along_logits.masked_fill_(_nothing_flows(flow), 0.0).to(logits.dtype), along_flow - mean
 
 
 def _nothing_flows(flow):

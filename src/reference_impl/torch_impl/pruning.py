@@ -7,11 +7,14 @@ label and blank scores :claim:`k2-simple, k2-windows, fast-rnnt-windows`.
 
 from __future__ import annotations
 
+import functools
+
 import torch
 
 from .. import _validation
 from .._loss_value import minus
 from . import arguments
+from .derivatives import constant, has_transforms
 from .variants import arc_rnnt_loss
 
 __all__ = ["arc_scores", "band_of", "cut_band", "first_rows", "losses_and_posteriors", "rows_of_band", "simple_scores",
@@ -123,6 +126,11 @@ def first_rows(blank_posteriors, label_posteriors, logit_lengths, target_lengths
     >>> first_rows(blanks, labels, torch.tensor([4]), torch.tensor([2]), 2).tolist()
     [[0, 0, 1, 1]]
     """
+    return constant(functools.partial(_first_rows, num_rows, label_frames), blank_posteriors, label_posteriors,
+                    logit_lengths, target_lengths)
+
+
+def _first_rows(num_rows, label_frames, blank_posteriors, label_posteriors, logit_lengths, target_lengths):
     label_frames = _validation.check_choice("label_frames", label_frames, (0, 1))
     logit_lengths, target_lengths = arguments.check_arcs(
         blank_posteriors, label_posteriors, logit_lengths, target_lengths)
@@ -181,7 +189,7 @@ def losses_and_posteriors(blank_scores, label_scores, logit_lengths, target_leng
     Parameters
     ----------
     blank_scores, label_scores, logit_lengths, target_lengths, label_frames
-        As for :func:`.variants.arc_rnnt_loss`; the scores need gradients.
+        As for :func:`.variants.arc_rnnt_loss`; outside the transforms of ``torch.func`` the scores need gradients.
 
     Returns
     -------
@@ -200,8 +208,15 @@ def losses_and_posteriors(blank_scores, label_scores, logit_lengths, target_leng
     """
     # views, so that a score that was made of another one does not pass its posterior on to it
     arcs = blank_scores.view_as(blank_scores), label_scores.view_as(label_scores)
-    losses = arc_rnnt_loss(*arcs, logit_lengths, target_lengths, label_frames=label_frames, reduction="none")
-    gradients = torch.autograd.grad(losses, arcs, torch.ones_like(losses), retain_graph=True)
+
+    def loss(*arcs):
+        return arc_rnnt_loss(*arcs, logit_lengths, target_lengths, label_frames=label_frames, reduction="none")
+
+    losses = loss(*arcs)
+    if has_transforms(arcs):
+        gradients = torch.func.vjp(loss, *(each.detach() for each in arcs))[1](torch.ones_like(losses))
+    else:
+        gradients = torch.autograd.grad(losses, arcs, torch.ones_like(losses), retain_graph=True)
     return losses, *map(minus, gradients)
 
 

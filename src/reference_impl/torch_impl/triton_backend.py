@@ -272,7 +272,7 @@ class CTC(torch.autograd.Function):
 def _backward(ctx, upstream, logits, targets, logit_lengths, target_lengths, *states):
     grad = ctx.gradient(upstream, logits, targets, logit_lengths, target_lengths, *ctx.options, *states,
                         overwrite=ctx.overwrite)
-    return _handed_back(grad, logits, ctx.overwrite)
+    return edges.handed_back(grad, logits, ctx.overwrite)
 
 
 def _dense(*tensors):
@@ -287,13 +287,6 @@ def _or_nothing(logits, *tensors):
 
 def _gradient_memory(logits, overwrite):
     return logits.detach() if overwrite else torch.empty_like(logits, memory_format=torch.contiguous_format)
-
-
-def _handed_back(grad, logits, overwrite):
-    """The gradient. If it replaced the logits, autograd is told, and refuses a backward pass that still needs them."""
-    if overwrite:
-        torch.autograd.graph.increment_version(logits)
-    return grad
 
 
 _ARGUMENTS = ("Tensor logits, Tensor targets, Tensor logit_lengths, Tensor target_lengths, int blank, bool normalise"

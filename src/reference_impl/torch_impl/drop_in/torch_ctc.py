@@ -6,6 +6,7 @@ import torch
 
 from ... import _validation
 from .. import losses
+from ..derivatives import constant
 from ..tracing import traced
 from .calls import call, check_reduction, integers, lengths_of
 
@@ -47,8 +48,8 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
 
     Notes
     -----
-    Losses are torch's. So is the gradient with respect to logits that feed a log-softmax, where an alignment exists and
-    no logit is minus infinity :claim:`torch-ctc-agrees`. What differs, and why:
+    Up to rounding, losses are torch's. So is the gradient with respect to logits that feed a log-softmax, where an
+    alignment exists and no logit is minus infinity :claim:`torch-ctc-agrees`. What differs, and why:
 
     - The gradient with respect to ``log_probs`` is -occupancy, the derivative of the loss. torch returns
       exp(log_probs) - occupancy, which is the gradient with respect to logits. The vector-Jacobian product of
@@ -105,8 +106,8 @@ def _batch_first(log_probs, alone):
 def _padded(targets, target_lengths, scores, blank):
     """(N, S) targets and their lengths, from padded or concatenated targets.
 
-    A tracer has no values, and a ``vmap`` one for many. They get as many columns as an utterance with an alignment can
-    need, and where the lengths do not cut ``targets`` apart, all of them become -1, which makes the losses NaN.
+    A tracer has no values. It gets as many columns as an utterance with an alignment can need, and where the lengths do
+    not cut ``targets`` apart, all of them become -1, which makes the losses NaN.
     """
     N, T, _ = scores.shape
     if targets.dim() != 1:
@@ -117,35 +118,39 @@ def _padded(targets, target_lengths, scores, blank):
         return targets, target_lengths
     total, lengths = targets.shape[0], target_lengths.to(targets.device)
     ends = lengths.cumsum(0)
-    if traced(targets) or not (_has_values(targets) and _has_values(lengths)):
+    if traced(targets) or targets.is_meta or lengths.is_meta:
         columns = torch.sym_min(total, T + 1)  # T + 1 labels have no alignment, nor have more
         apart = (lengths.sum() == total) & (lengths >= 0).all()
         target_lengths = torch.where(apart, lengths.clamp(max=columns), -1)
     else:
-        columns = _check_concatenated(targets, lengths.tolist(), scores, blank)
+        columns = _check_concatenated(targets, lengths, scores, blank)
     index = (ends - lengths)[:, None] + torch.arange(columns, device=targets.device)
     return torch.nn.functional.pad(targets, (0, 1))[index.clamp(0, total)], target_lengths
 
 
-def _has_values(tensor):
-    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
-        if torch._C._functorch.is_batchedtensor(tensor):
-            return False
-        tensor = torch._C._functorch.get_unwrapped(tensor)
-    return not tensor.is_meta
-
-
 def _check_concatenated(targets, lengths, scores, blank):
-    """The largest length. Labels are looked at where the loss does so: here their index is the caller's."""
-    for i, length in enumerate(lengths):
-        _validation.check_size(f"target_lengths[{i}]", length, 0)
-    if sum(lengths) != len(targets):
-        raise ValueError(f"targets has {len(targets)} entries; expected sum(target_lengths) = {sum(lengths)}, since "
-                         "targets with one axis are concatenated")
-    if scores.device.type == "cpu":
-        blank = call(_validation.check_blank, _NAMES, blank, scores.shape[-1])
-        call(_validation.check_targets, _NAMES, targets.tolist(), scores.shape[-1], blank)
-    return max(lengths, default=0)
+    """The largest length, of all cases inside ``vmap``.
+
+    Labels are looked at where the loss does so: here their index is the caller's.
+    """
+    largest = [0]
+
+    def check(*cases):
+        for targets, lengths in zip(*cases, strict=True):
+            lengths = lengths.tolist()
+            for i, length in enumerate(lengths):
+                _validation.check_size(f"target_lengths[{i}]", length, 0)
+            if sum(lengths) != len(targets):
+                raise ValueError(f"targets has {len(targets)} entries; expected sum(target_lengths) = {sum(lengths)}, "
+                                 "since targets with one axis are concatenated")
+            if scores.device.type == "cpu":
+                call(_validation.check_targets, _NAMES, targets.tolist(), scores.shape[-1],
+                     call(_validation.check_blank, _NAMES, blank, scores.shape[-1]))
+            largest.extend(lengths)
+        return cases[1].clone()
+
+    constant(check, targets[None], lengths[None])
+    return max(largest)
 
 
 class CTCLoss(torch.nn.Module):
