@@ -59,7 +59,7 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     - Where no alignment exists the gradient is 0, since the loss is constant there. torch returns NaN, unless
       ``zero_infinity`` is set :claim:`torch-ctc-nan`.
     - A label outside [0, C), or equal to ``blank``, is a ``ValueError`` on the CPU, and on CUDA makes the loss of its
-      own utterance NaN. torch does not look at labels :claim:`torch-ctc-labels-unchecked`.
+      own utterance NaN. torch's own code does not look at labels :claim:`torch-ctc-labels-unchecked`.
     - Targets of a floating-point type, which torch truncates, are a ``TypeError`` :claim:`torch-ctc-truncates`; bools
       are one, too.
     - Half precision works on the CPU too, and the lattice is float64 there. One of the lengths may be a tensor and the
