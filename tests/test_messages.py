@@ -382,7 +382,7 @@ CASES += [
      "overwrite_logits = True and logits, of shape (3, 4, 5), has strides (0, 5, 1); expected elements that share no "
      "memory"),
     (lambda: where_triton(False, lambda: by_torch("ctc", backend="triton")), ValueError,
-     "backend = 'triton'; expected 'auto' or 'torch', for triton is not installed"),
+     "backend = 'triton'; expected 'auto' or 'torch', for triton >= 3.3 is not installed"),
     (lambda: where_triton(True, lambda: by_torch("ctc", backend="triton")), ValueError,
      "backend = 'triton'; expected 'auto' or 'torch' for logits on cpu, unless TRITON_INTERPRET=1 is set before triton "
      "is imported"),

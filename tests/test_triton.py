@@ -29,6 +29,7 @@ from implementations import (
 
 from reference_impl import log_softmax
 from reference_impl.measuring.number_types import ctc_posteriors, rnnt_posteriors
+from reference_impl.torch_impl import losses
 
 triton = pytest.importorskip("triton", reason="triton is not installed")
 tl = pytest.importorskip("triton.language")
@@ -307,6 +308,16 @@ print(json.dumps(list(compile_kernels.rows(cases))))"""))
             assert row["prefetches"] and row["shared_bytes"] > 0, row
         if row["kernel"].endswith("gradient"):
             assert row["stores"]["16"] > 0, row
+
+
+def test_an_older_triton(monkeypatch):
+    """Triton has a gather since 3.3, which torch 2.7 brings; with an older one "auto" takes tensor operations."""
+    monkeypatch.setattr(losses, "_interprets_triton", lambda: False)
+    assert losses._auto("cuda") == "triton"
+    monkeypatch.delattr(triton.language, "gather")
+    assert losses._auto("cuda") == "torch"
+    with pytest.raises(ValueError, match="backend = 'triton'; expected 'auto' or 'torch', for triton >= 3.3 is not"):
+        losses.ctc_loss(torch.zeros(1, 2, 2), *(torch.tensor(each) for each in ([[1]], [2], [1])), backend="triton")
 
 
 @every_kind

@@ -41,8 +41,9 @@ def ctc_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reducti
     backend : "auto" | "torch" | "triton"
         "torch" is made of tensor operations and runs wherever torch does. "triton" has kernels of its own, for CUDA
         (and for the CPU in Triton's interpreter, ``TRITON_INTERPRET=1``, which is for tests and study). "auto" takes
-        "triton" for logits on CUDA where it is installed, else "torch". The numbers are the same up to rounding. On a
-        device without float64, Apple's MPS, logits are copied to the CPU; loss and gradient come back to the device.
+        "triton" for logits on CUDA if Triton 3.3 or later is installed, which torch brings from 2.7 on, else "torch".
+        The numbers are the same up to rounding. On a device without float64, Apple's MPS, logits are copied to the CPU;
+        loss and gradient come back to the device.
     validate : "auto" | True | False
         Whether values of targets and lengths are checked. True raises wherever the logits are, and a GPU's host waits
         for the values. False checks none of them: a bad label or length makes the loss of its own utterance NaN, and
@@ -164,7 +165,7 @@ def _backend(backend, device, logits):
         on_cpu = numpy_ops.takes(logits) or traced(logits) and logits.device.type == "cpu"
         return numpy_ops if on_cpu else tensor_ops
     if not _has_triton():
-        raise ValueError("backend = 'triton'; expected 'auto' or 'torch', for triton is not installed")
+        raise ValueError("backend = 'triton'; expected 'auto' or 'torch', for triton >= 3.3 is not installed")
     if device != "cuda" and not _interprets_triton():
         raise ValueError(f"backend = 'triton'; expected 'auto' or 'torch' for logits on {device}, "
                          "unless TRITON_INTERPRET=1 is set before triton is imported")
@@ -177,7 +178,10 @@ def _auto(device):
 
 
 def _has_triton():
-    return _TRITON
+    if not _TRITON:
+        return False
+    from triton import language
+    return hasattr(language, "gather")  # since 3.3: torch 2.4 to 2.6 bring older ones
 
 
 def _interprets_triton():
