@@ -41,9 +41,9 @@ def ctc_loss(logits, targets, logit_lengths, target_lengths, *, blank=0, reducti
     backend : "auto" | "torch" | "triton"
         "torch" is made of tensor operations and runs wherever torch does. "triton" has kernels of its own, for CUDA
         (and for the CPU in Triton's interpreter, ``TRITON_INTERPRET=1``, which is for tests and study). "auto" takes
-        "triton" for logits on CUDA if Triton 3.3 or later is installed, which torch brings from 2.7 on, else "torch".
-        The numbers are the same up to rounding. On a device without float64, Apple's MPS, logits are copied to the CPU;
-        loss and gradient come back to the device.
+        "triton" for logits on CUDA if Triton 3.3 or later is installed, else "torch". The numbers are the same up to
+        rounding. On a device without float64, Apple's MPS, logits are copied to the CPU; loss and gradient come back to
+        the device.
     validate : "auto" | True | False
         Whether values of targets and lengths are checked. True raises wherever the logits are, and a GPU's host waits
         for the values. False checks none of them: a bad label or length makes the loss of its own utterance NaN, and
