@@ -119,7 +119,7 @@ def _padded(targets, target_lengths, scores, blank):
     total, lengths = targets.shape[0], target_lengths.to(targets.device)
     ends = lengths.cumsum(0)
     if traced(targets) or targets.is_meta or lengths.is_meta:
-        columns = torch.sym_min(total, T + 1)  # T + 1 labels have no alignment, nor have more
+        columns = min(total, T + 1)  # T + 1 labels have no alignment, nor have more
         apart = (lengths.sum() == total) & (lengths >= 0).all()
         target_lengths = torch.where(apart, lengths.clamp(max=columns), -1)
     else:
